@@ -1,17 +1,26 @@
-// From logits to a token. Order of operations, all in float32 on the raw logits l (vocab entries):
+// From logits to a token. Order of operations, all in float32 on the raw logits l [vocab]:
+//
 //   logprobs    natural-log softmax of l as it came, if asked for
-//   penalties   repetition (prompt and output tokens: l > 0 ? l / p : l * p), then l -= frequency *
-//   count + presence * (count > 0)
-//               over output tokens
+//   penalties   of every token of the sequence: l = l > 0 ? l / repetition : l * repetition; then
+//   of
+//               output tokens l -= frequency * count + presence
 //   bias        l[token] += bias
-//   forbidden   l[token] = -inf for every stop token while fewer than min_tokens output tokens are
-//   there greedy      temperature 0: argmax, smallest id on ties otherwise   l /= temperature; keep
-//   top_k largest (ties at the border by smaller id); softmax; keep the smallest prefix of the
-//               falling order whose mass reaches top_p (the crossing token is kept); drop p < min_p
-//               * p_max; renormalise; draw
-// The draw is counter based: Philox 4x32-10 keyed by (seed, position of the token to be drawn), so
-// it depends on nothing else. Sums run in a fixed order: the same row gives the same token whatever
-// else is in the batch. A row whose logits hold a NaN CHECK-fails.
+//   forbidden   l[token] = -inf for every stop token while there are fewer than min_tokens output
+//               tokens
+//   greedy      temperature 0: argmax, smallest id on ties. Otherwise:
+//   weights     e^((l - max) / temperature)
+//   top_k       keep the k largest, ties at the border by smaller id
+//   top_p       keep the smallest prefix of the falling order whose share of what top_k left
+//   reaches
+//               top_p (the crossing token is kept)
+//   min_p       drop what weighs less than min_p times the largest
+//   draw        walk the kept tokens by rising id until the sum of weights passes uniform * total
+//
+// `uniform` is counter based: Philox 4x32-10 of (seed, position of the token to be drawn), so it
+// depends on nothing else. Sums run in a fixed order: the same row gives the same token whatever
+// else is in the batch. Penalties and bias saturate at the largest float. Bias and stop ids outside
+// the vocabulary have no effect; with every token forbidden the result is token 0. A row whose
+// logits hold a NaN or +infinity CHECK-fails.
 #pragma once
 
 #include <cstdint>
