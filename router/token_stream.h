@@ -43,8 +43,10 @@ class TokenStream {
   // empty to non-empty; it must only post. It is not called again before the next Take.
   explicit TokenStream(std::function<void()> wake) : wake_(std::move(wake)) {}
 
-  // Engine side. Nothing is put after an end.
+  // Engine side. Nothing is put after an end; what is put after Close is dropped.
   void Put(TokenBatch batch);
+  // Put of one token without logprobs: what nearly every step of every sequence needs.
+  void PutToken(int32_t token);
 
   // Consumer side. Empty when nothing is there.
   TokenBatch Take();
@@ -58,6 +60,7 @@ class TokenStream {
   mutable absl::Mutex mutex_;
   TokenBatch pending_ ABSL_GUARDED_BY(mutex_);
   bool has_pending_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
