@@ -4,14 +4,20 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "model/checkpoint.h"
 #include "proto/worker.pb.h"
+#include "worker/model.h"
+#include "worker/sampler.h"
+#include "worker/slots.h"
+#include "worker/step_batch.h"
+#include "worker/weights.h"
 
 namespace weightless::worker {
 
@@ -19,39 +25,54 @@ struct EngineOptions {
   int max_length = 0;         // tokens per sequence; 0: what the model allows
   int num_slots = 64;         // sequences at once
   int max_step_tokens = 512;  // tokens per step, prefill and decode together; >= num_slots
-  // KV memory: a share of the device's memory after weights, or exact block counts (tests).
-  double memory_utilization = 0.9;
+  // KV memory: a share of the device's memory that weights and activations leave, or exact block
+  // counts. 0: 0.9, on a CPU, which is shared with everything else, 0.3.
+  double memory_utilization = 0;
   int64_t num_full_blocks = 0;     // > 0: exactly so many
   int64_t num_sliding_blocks = 0;  // > 0: exactly so many
   std::string model_name;          // empty: the checkpoint's
 };
 
-// 0 .. 1 while weights load.
-using LoadProgress = std::function<void(double fraction)>;
-
 // Owned by one thread, except description().
 class Engine {
  public:
-  // kResourceExhausted when weights or a minimum of KV blocks do not fit, naming need and limit.
+  // Loads the weights; the checkpoint is not needed afterwards. kInvalidArgument names an option
+  // that is out of range; kResourceExhausted when weights or the KV blocks of one whole sequence do
+  // not fit, naming need and limit.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const model::Checkpoint& checkpoint,
                                                         std::unique_ptr<kernels::Backend> backend,
                                                         const EngineOptions& options,
                                                         const LoadProgress& progress = {});
-  virtual ~Engine() = default;
 
   // Constant after Create.
-  virtual const proto::Description& description() const = 0;
+  const proto::Description& description() const { return description_; }
 
   // Applies the plan and runs the step. kInvalidArgument names the field, value and limit of a plan
-  // that breaks the contract; the engine must then be Reset.
-  virtual absl::StatusOr<proto::StepResult> Step(const proto::StepPlan& plan) = 0;
+  // that breaks the contract; the engine must then be Reset. A NaN in the logits CHECK-fails.
+  absl::StatusOr<proto::StepResult> Step(const proto::StepPlan& plan);
 
   // Frees every slot; the next plan is step 1 again.
-  virtual void Reset() = 0;
+  void Reset() { slots_.Reset(); }
 
   // One prefill and one decode on a scratch sequence: kInternal unless all logits are finite.
   // Leaves the engine as after Reset.
-  virtual absl::Status WarmUp() = 0;
+  absl::Status WarmUp();
+
+  // From now on every row of logits is shown to `observer` before sampling; empty: none.
+  void set_logits_observer(LogitsObserver observer) { sampler_.set_observer(std::move(observer)); }
+
+ private:
+  Engine(std::unique_ptr<kernels::Backend> backend, Model model, StepBatch batch,
+         const PlanLimits& limits, proto::Description description);
+
+  absl::Status RunWarmUpSteps();
+
+  const std::unique_ptr<kernels::Backend> backend_;
+  const proto::Description description_;
+  Slots slots_;
+  StepBatch batch_;
+  Model model_;
+  Sampler sampler_;
 };
 
 }  // namespace weightless::worker

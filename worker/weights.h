@@ -1,0 +1,77 @@
+// A checkpoint's tensors as the backend multiplies by them: q, k, v stacked into one matrix, gate
+// and up into another, norm factors complete, the rotary tables of every layer type.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "model/checkpoint.h"
+
+namespace weightless::worker {
+
+// 0 .. 1 while weights load. Called by the loading thread.
+using LoadProgress = std::function<void(double fraction)>;
+
+struct LayerWeights {
+  kernels::TensorView attention_norm;  // f32 [1, hidden_size]
+  std::unique_ptr<kernels::LinearWeight>
+      qkv;                            // [(num_heads + 2 num_kv_heads) head_dim, hidden_size]
+  kernels::NormRopeInputs norm_rope;  // q_norm, k_norm, cos and sin of the layer's type
+  kernels::AttentionShape attention;
+  bool sliding = false;                                  // which of the two KV pools it uses
+  std::unique_ptr<kernels::LinearWeight> attention_out;  // [hidden_size, num_heads head_dim]
+  kernels::TensorView post_attention_norm;               // f32 [1, hidden_size]
+  kernels::TensorView mlp_norm;                          // f32 [1, hidden_size]
+  std::unique_ptr<kernels::LinearWeight> gate_up;  // [2 intermediate_size, hidden_size], gate first
+  std::unique_ptr<kernels::LinearWeight> down;     // [hidden_size, intermediate_size]
+  kernels::TensorView post_mlp_norm;               // f32 [1, hidden_size]
+};
+
+// Backend memory by use.
+struct WeightBytes {
+  size_t projections = 0;
+  size_t embedding = 0;  // and the head, where it is a matrix of its own
+  size_t norms = 0;
+  size_t rope = 0;
+
+  size_t total() const { return projections + embedding + norms + rope; }
+};
+
+// Immutable after Load. The backend outlives it.
+class Weights {
+ public:
+  // `max_length`: positions the rotary tables cover. kResourceExhausted when the backend has no
+  // room, naming what did not fit.
+  static absl::StatusOr<Weights> Load(const model::Checkpoint& checkpoint, int max_length,
+                                      kernels::Backend& backend, const LoadProgress& progress);
+
+  const std::vector<LayerWeights>& layers() const { return layers_; }
+  const kernels::LinearWeight& embedding() const {
+    return *embedding_;
+  }  // [vocab_size, hidden_size]
+  const kernels::LinearWeight& head() const { return head_ ? *head_ : *embedding_; }
+  const kernels::TensorView& final_norm() const { return final_norm_; }  // f32 [1, hidden_size]
+  // sqrt(hidden_size), rounded to bfloat16 in bfloat16 mode as the published models are run.
+  float embedding_scale() const { return embedding_scale_; }
+  float norm_eps() const { return norm_eps_; }
+  const WeightBytes& bytes() const { return bytes_; }
+
+ private:
+  friend class WeightLoader;
+  Weights() = default;
+
+  std::vector<std::unique_ptr<kernels::Buffer>> buffers_;  // norms and rotary tables
+  std::vector<LayerWeights> layers_;
+  std::unique_ptr<kernels::LinearWeight> embedding_;
+  std::unique_ptr<kernels::LinearWeight> head_;  // null: the embedding
+  kernels::TensorView final_norm_;
+  float embedding_scale_ = 1;
+  float norm_eps_ = 1e-6f;
+  WeightBytes bytes_;
+};
+
+}  // namespace weightless::worker
