@@ -52,17 +52,17 @@ absl::Status CheckRanges(const proto::Sampling& s) {
 absl::StatusOr<kernels::SamplingParams> ParseSampling(const proto::Sampling& sampling,
                                                       int vocab_size) {
   RETURN_IF_ERROR(CheckRanges(sampling));
-  kernels::SamplingParams params{
-      .temperature = sampling.temperature(),
-      .top_k =
-          static_cast<int>(std::min<uint32_t>(sampling.top_k(), static_cast<uint32_t>(vocab_size))),
-      .top_p = OneIfZero(sampling.top_p()),
-      .min_p = sampling.min_p(),
-      .repetition_penalty = OneIfZero(sampling.repetition_penalty()),
-      .presence_penalty = sampling.presence_penalty(),
-      .frequency_penalty = sampling.frequency_penalty(),
-      .seed = sampling.seed(),
-      .min_tokens = static_cast<int>(std::min<uint32_t>(sampling.min_tokens(), kMaxInt))};
+  kernels::SamplingParams params;
+  params.temperature = sampling.temperature();
+  params.top_k =
+      static_cast<int>(std::min<uint32_t>(sampling.top_k(), static_cast<uint32_t>(vocab_size)));
+  params.top_p = OneIfZero(sampling.top_p());
+  params.min_p = sampling.min_p();
+  params.repetition_penalty = OneIfZero(sampling.repetition_penalty());
+  params.presence_penalty = sampling.presence_penalty();
+  params.frequency_penalty = sampling.frequency_penalty();
+  params.seed = sampling.seed();
+  params.min_tokens = static_cast<int>(std::min<uint32_t>(sampling.min_tokens(), kMaxInt));
   for (const proto::LogitBias& entry : sampling.logit_bias()) {
     RETURN_IF_ERROR(CheckToken("logit_bias.token", entry.token(), vocab_size));
     RETURN_IF_ERROR(CheckRange("logit_bias.bias", entry.bias(), -100, 100));
