@@ -1,0 +1,129 @@
+#include "tools/probe.h"
+
+#include <grpcpp/grpcpp.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <string_view>
+
+#include "absl/time/clock.h"
+#include "common/concat.h"
+#include "proto/health.grpc.pb.h"
+
+namespace weightless::tools {
+namespace {
+
+namespace health = grpc::health::v1;
+
+constexpr absl::Duration kIntervalBeforeReady = absl::Milliseconds(250);
+constexpr absl::Duration kInterval = absl::Seconds(1);
+constexpr int kTimeoutSeconds = 1;
+
+// A connected TCP socket whose reads and writes time out, or -1.
+int Connect(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return -1;
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
+  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  const timeval timeout{.tv_sec = kTimeoutSeconds, .tv_usec = 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+  if (connect(fd, found->ai_addr, found->ai_addrlen) != 0) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+ProbeResult GetReady(const std::string& host, int port) {
+  const int fd = Connect(host, port);
+  if (fd < 0) return ProbeResult::kSilent;
+  const std::string request =
+      Concat("GET /ready HTTP/1.1\r\nHost: ", host, "\r\nConnection: close\r\n\r\n");
+  constexpr std::string_view kOk = "HTTP/1.1 200";
+  std::string answer;
+  if (send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
+      static_cast<ssize_t>(request.size())) {
+    std::array<char, 256> buffer{};
+    while (answer.size() < kOk.size()) {
+      const ssize_t count = recv(fd, buffer.data(), buffer.size(), 0);
+      if (count <= 0) break;
+      answer.append(buffer.data(), static_cast<size_t>(count));
+    }
+  }
+  close(fd);
+  if (answer.size() < kOk.size()) return ProbeResult::kSilent;
+  return answer.starts_with(kOk) ? ProbeResult::kReady : ProbeResult::kNotReady;
+}
+
+}  // namespace
+
+Probe GrpcHealthProbe(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  const std::shared_ptr<health::Health::Stub> stub = health::Health::NewStub(
+      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+  return [stub] {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(kTimeoutSeconds));
+    health::HealthCheckResponse response;
+    const grpc::Status status = stub->Check(&context, {}, &response);
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+        status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+      return ProbeResult::kSilent;
+    }
+    const bool serving = status.ok() && response.status() == health::HealthCheckResponse::SERVING;
+    return serving ? ProbeResult::kReady : ProbeResult::kNotReady;
+  };
+}
+
+Probe HttpReadyProbe(const std::string& host, int port) {
+  return [host, port] { return GetReady(host, port); };
+}
+
+Watch::Watch(Probe probe) : probe_(std::move(probe)), thread_([this] { Run(); }) {
+  pthread_setname_np(thread_.native_handle(), "watch");
+}
+
+Watch::~Watch() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  thread_.join();
+}
+
+Watch::State Watch::state() const {
+  absl::MutexLock lock(&mutex_);
+  return state_;
+}
+
+void Watch::Run() {
+  absl::Time silent_since = absl::InfiniteFuture();
+  for (;;) {
+    const absl::Time start = absl::Now();
+    const ProbeResult result = probe_();
+    silent_since =
+        result == ProbeResult::kSilent ? std::min(silent_since, start) : absl::InfiniteFuture();
+    absl::MutexLock lock(&mutex_);
+    state_.silence = std::max(absl::ZeroDuration(), absl::Now() - silent_since);
+    if (result == ProbeResult::kReady) state_.was_ready = true;
+    const absl::Duration interval = state_.was_ready ? kInterval : kIntervalBeforeReady;
+    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), interval)) return;
+  }
+}
+
+}  // namespace weightless::tools

@@ -1,0 +1,50 @@
+// Asking a process of ours, from outside, whether it answers and whether it is ready.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace weightless::tools {
+
+enum class ProbeResult { kSilent, kNotReady, kReady };
+
+// Blocks for at most a second or so. Thread-safe.
+using Probe = std::function<ProbeResult()>;
+
+// grpc.health.v1 Check at "host:port".
+Probe GrpcHealthProbe(const std::string& address);
+// GET /ready at host:port; 200 is ready, any other answer is not ready.
+Probe HttpReadyProbe(const std::string& host, int port);
+
+// Probes again and again on a thread of its own: four times a second until ready, then once a
+// second. Thread-safe.
+class Watch {
+ public:
+  explicit Watch(Probe probe);
+  ~Watch();
+
+  struct State {
+    bool was_ready = false;  // since the start of the watch
+    // From the start of the first of the latest probes in a row without an answer to the end of the
+    // last; zero after an answer.
+    absl::Duration silence;
+  };
+  State state() const;
+
+ private:
+  void Run();
+
+  const Probe probe_;
+  mutable absl::Mutex mutex_;
+  State state_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace weightless::tools

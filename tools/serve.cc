@@ -1,0 +1,221 @@
+// weightless serve: a router and its workers on this machine.
+#include <sched.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/concat.h"
+#include "common/flags.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "model/checkpoint.h"
+#include "tools/load_display.h"
+#include "tools/paths.h"
+#include "tools/ports.h"
+#include "tools/subcommands.h"
+#include "tools/supervisor.h"
+
+namespace weightless::tools {
+namespace {
+
+constexpr int kUsageError = 2;
+
+// A flag that goes to the worker or the router as it is; they check its value.
+struct PassedFlag {
+  const char* name;
+  const char* help;
+};
+
+constexpr PassedFlag kWorkerFlags[] = {
+    {"dtype", "bfloat16 or float32"},
+    {"max-length", "tokens per sequence, prompt and output; default: what the model allows"},
+    {"device-memory-utilization",
+     "share of the device's memory that weights and KV blocks may use"},
+    {"num-slots", "sequences that one worker runs at once"},
+    {"max-step-tokens", "tokens that one step may compute"},
+};
+constexpr PassedFlag kRouterFlags[] = {
+    {"api-key-file", "file of API keys, one a line; without it no key is asked for"},
+    {"plan-ahead", "steps in flight per worker"},
+};
+
+struct ServeConfig {
+  std::string model = kBuiltInModel;
+  std::string model_dir;
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  int workers = 1;
+  std::string log_level = "info";
+  std::map<std::string, std::string> passed;  // values of passed flags that were given
+};
+
+void AddFlags(CLI::App& app, ServeConfig& config) {
+  app.add_option(
+         "--model", config.model,
+         "checkpoint folder, .gguf or .safetensors file, or the name of a model in --model-dir")
+      ->capture_default_str();
+  app.add_option("--model-dir", config.model_dir, "folder where models are looked for by name");
+  app.add_option("--workers", config.workers, "worker processes; they share the cores")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--host", config.host, "address to listen on")->capture_default_str();
+  app.add_option("--port", config.port, "port to listen on; 0: any free one")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  app.add_option("--log-level", config.log_level, "debug, info, warning or error")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
+      ->capture_default_str();
+  for (const PassedFlag& flag : kWorkerFlags) {
+    app.add_option(Concat("--", flag.name), config.passed[flag.name], flag.help);
+  }
+  for (const PassedFlag& flag : kRouterFlags) {
+    app.add_option(Concat("--", flag.name), config.passed[flag.name], flag.help);
+  }
+}
+
+template <size_t N>
+void AppendPassed(const PassedFlag (&flags)[N], const ServeConfig& config,
+                  std::vector<std::string>& command) {
+  for (const PassedFlag& flag : flags) {
+    const std::string& value = config.passed.at(flag.name);
+    if (!value.empty()) command.push_back(Concat("--", flag.name, "=", value));
+  }
+}
+
+// Cores this process may run on.
+int NumCores() {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
+  return CPU_COUNT(&cores);
+}
+
+Program WorkerProgram(const ServeConfig& config, int worker_idx, int port) {
+  const std::string address = Concat("127.0.0.1:", port);
+  std::vector<std::string> command = {
+      Concat(ProgramFolder(), "/weightless-worker"),
+      Concat("--model=", config.model),
+      Concat("--listen=", address),
+      Concat("--threads=", std::max(1, NumCores() / config.workers)),
+      Concat("--log-level=", config.log_level),
+  };
+  AppendPassed(kWorkerFlags, config, command);
+  return {.name = Concat("worker-", worker_idx),
+          .command = std::move(command),
+          .make_probe = [address] { return GrpcHealthProbe(address); },
+          .stop_stage = 1};
+}
+
+// Where the router answers a client of this machine.
+std::string LocalHost(const std::string& host) {
+  return host == "0.0.0.0" || host == "::" ? "127.0.0.1" : host;
+}
+
+Program RouterProgram(const ServeConfig& config, const std::vector<int>& worker_ports) {
+  std::string workers;
+  for (const int port : worker_ports)
+    workers += Concat(workers.empty() ? "" : ",", "127.0.0.1:", port);
+  std::vector<std::string> command = {
+      Concat(ProgramFolder(), "/weightless-router"),
+      Concat("--workers=", workers),
+      Concat("--host=", config.host),
+      Concat("--port=", config.port),
+      Concat("--log-level=", config.log_level),
+  };
+  AppendPassed(kRouterFlags, config, command);
+  return {.name = "router",
+          .command = std::move(command),
+          .make_probe = [host = LocalHost(config.host),
+                         port = config.port] { return HttpReadyProbe(host, port); },
+          .stop_stage = 0};
+}
+
+bool IsChatModel(const model::Checkpoint& checkpoint) {
+  for (const auto& [name, contents] : checkpoint.model_files()) {
+    if (name == "chat_template.jinja") return true;
+    if (contents.find("chat_template") != std::string::npos) return true;
+  }
+  return false;
+}
+
+void PrintReady(const ServeConfig& config, const model::Checkpoint& checkpoint) {
+  const std::string url = Concat("http://", LocalHost(config.host), ":", config.port);
+  const bool is_chat = IsChatModel(checkpoint);
+  const std::string key = config.passed.at("api-key-file").empty()
+                              ? ""
+                              : " \\\n      -H 'Authorization: Bearer YOUR_KEY'";
+  std::cout
+      << "\nWeightless is ready.\n"
+      << "  URL    " << url << "/v1\n"
+      << "  Model  " << checkpoint.name() << " on " << config.workers
+      << (config.workers == 1 ? " worker\n" : " workers\n") << "  Try    curl -N " << url
+      << (is_chat ? "/v1/chat/completions" : "/v1/completions") << key
+      << " \\\n      -H 'Content-Type: application/json' \\\n      -d '"
+      << (is_chat
+              ? R"({"stream": true, "messages": [{"role": "user", "content": "Define: ocean"}]})"
+              : R"({"stream": true, "prompt": "The capital of France is"})")
+      << "'\n  Stop   Ctrl-C\n"
+      << std::endl;
+}
+
+absl::StatusOr<std::unique_ptr<model::Checkpoint>> Prepare(ServeConfig& config) {
+  ASSIGN_OR_RETURN(config.model, FindModel(config.model, config.model_dir));
+  ASSIGN_OR_RETURN(auto checkpoint, model::Checkpoint::Open(config.model));
+  ASSIGN_OR_RETURN(config.port, ProbePort(config.host, config.port));
+  return checkpoint;
+}
+
+SupervisorOptions MakeOptions(const CLI::App& app, const ServeConfig& config,
+                              const model::Checkpoint& checkpoint, LoadDisplay& display) {
+  SupervisorOptions options;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      options.dropped_variables.push_back(EnvironmentName(name));
+    }
+  }
+  options.on_ready = [&] {
+    display.Clear();
+    PrintReady(config, checkpoint);
+  };
+  options.on_line = [&display](const std::string& program, const std::string& line) {
+    if (const auto fraction = ParseLoadProgress(line)) return display.Update(program, *fraction);
+    display.Clear();
+    std::fprintf(stderr, "%s | %s\n", program.c_str(), line.c_str());
+  };
+  return options;
+}
+
+}  // namespace
+
+int Serve(int argc, const char* const* argv) {
+  ServeConfig config;
+  CLI::App app("Starts a router and its workers on this machine and keeps them running.",
+               "weightless serve");
+  AddFlags(app, config);
+  if (const auto code = ParseFlags(app, argc, argv)) return *code;
+  LogLevel level = LogLevel::kInfo;
+  if (ParseLogLevel(config.log_level, level)) SetLogLevel(level);
+
+  const auto checkpoint = Prepare(config);
+  const auto worker_ports = FreeLoopbackPorts(config.workers);
+  for (const absl::Status& status : {checkpoint.status(), worker_ports.status()}) {
+    if (status.ok()) continue;
+    std::cerr << "weightless serve: " << status.message() << "\n";
+    return kUsageError;
+  }
+
+  LoadDisplay display((*checkpoint)->name(), config.workers);
+  Supervisor supervisor(MakeOptions(app, config, **checkpoint, display));
+  std::vector<Program> programs;
+  for (int i = 0; i < config.workers; ++i) {
+    programs.push_back(WorkerProgram(config, i, (*worker_ports)[static_cast<size_t>(i)]));
+  }
+  programs.push_back(RouterProgram(config, *worker_ports));
+  return supervisor.Run(std::move(programs));
+}
+
+}  // namespace weightless::tools
