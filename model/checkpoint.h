@@ -3,49 +3,16 @@
 // Open can read outside a file.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "model/config.h"
+#include "model/tensor.h"
 
 namespace weightless::model {
-
-enum class StorageType {
-  kF32,
-  kF16,
-  kBF16,
-  kQ4_0,
-  kQ4_1,
-  kQ5_0,
-  kQ5_1,
-  kQ8_0,
-  kQ2_K,
-  kQ3_K,
-  kQ4_K,
-  kQ5_K,
-  kQ6_K
-};
-
-// A tensor as it lies in the file: row-major, shape.back() contiguous; one- or two-dimensional.
-struct Tensor {
-  std::string name;  // canonical, see Checkpoint
-  StorageType type = StorageType::kF32;
-  std::vector<int64_t> shape;
-  std::span<const std::byte> data;
-
-  int64_t num_rows() const { return shape.size() == 2 ? shape[0] : 1; }
-  int64_t row_size() const { return shape.back(); }
-};
-
-// Rows [first, first + count) as float32, dequantised in the order of operations of gemma.md 3.5.
-// out holds count * row_size() values. CHECK-fails on rows outside the tensor. Thread-safe.
-void ReadRows(const Tensor& tensor, int64_t first, int64_t count, float* out);
 
 // Canonical tensor names are Hugging Face's without the model prefix:
 //   embed_tokens.weight  norm.weight  lm_head.weight (only if untied)
@@ -56,23 +23,27 @@ void ReadRows(const Tensor& tensor, int64_t first, int64_t count, float* out);
 // Immutable after Open, so thread-safe; keeps the files mapped as long as it lives.
 class Checkpoint {
  public:
-  // path: a directory with config.json, a .gguf file, or a .safetensors file beside a config.json.
-  // kNotFound or kInvalidArgument, naming file, field, value and limit.
+  // path: a directory with config.json and model.safetensors or model.safetensors.index.json, a
+  // .gguf file, or a .safetensors file beside a config.json. kNotFound or kInvalidArgument, naming
+  // file, field, value and limit; kUnimplemented for a model or feature that is not supported.
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(const std::string& path);
 
   virtual ~Checkpoint() = default;
 
   const ModelConfig& config() const { return config_; }
-  // Base name of the directory or file, without .gguf.
+  // Base name of the directory (also for a .safetensors file in it) or GGUF file, without .gguf.
   const std::string& name() const { return name_; }
   // The tensor of that canonical name, or null.
   const Tensor* Find(std::string_view name) const;
-  const std::map<std::string, Tensor, std::less<>>& tensors() const { return tensors_; }
-  // Hex SHA-256 over configuration, tensor directory, and every tensor's bytes.
-  // Reads the whole checkpoint once, at several GB/s a core (it may sample large tensors in a
-  // documented, fixed way).
+  const TensorMap& tensors() const { return tensors_; }
+  // Hex SHA-256 over the configuration, the tensor directory (name, type, shape) and the tensors'
+  // bytes, in the order of names. Of a tensor above 4 MiB it takes 256 windows of 16 KiB at evenly
+  // spaced places, the first at the start and the last at the end: any other training run, merge or
+  // quantisation differs there. Cost: at most 4 MiB a tensor at 0.4 to 2 GB/s.
   std::string Identity() const;
-  // What a router needs (proto FileChunk names): name -> contents.
+  // What a router needs (proto FileChunk names): name -> contents. Of a directory those of
+  // config.json, generation_config.json, tokenizer.json, tokenizer.model, tokenizer_config.json and
+  // chat_template.jinja that are there; of a GGUF file "gguf_header".
   const std::map<std::string, std::string>& model_files() const { return model_files_; }
 
  protected:
@@ -80,7 +51,7 @@ class Checkpoint {
 
   ModelConfig config_;
   std::string name_;
-  std::map<std::string, Tensor, std::less<>> tensors_;
+  TensorMap tensors_;
   std::map<std::string, std::string> model_files_;
 };
 

@@ -23,7 +23,20 @@ struct LayerConfig {
   double rope_factor = 1;  // divides every frequency
 };
 
-// Every count is positive and bounded; layers.size() is the number of layers.
+// What is accepted from a file. Several times beyond any published model, small enough that no
+// product of two of them overflows an int64_t and no allocation made from them is large.
+struct ConfigLimits {
+  static constexpr int kLayers = 1024;
+  static constexpr int kHiddenSize = 65536;
+  static constexpr int kIntermediateSize = 1 << 20;
+  static constexpr int kHeads = 1024;
+  static constexpr int kHeadDim = 1024;  // and even: RoPE rotates pairs
+  static constexpr int kVocabSize = 1 << 22;
+  static constexpr int kContext = 1 << 24;
+  static constexpr int kStopIds = 64;
+};
+
+// Every count is positive and bounded by ConfigLimits; layers.size() is the number of layers.
 struct ModelConfig {
   std::string architecture;  // "Gemma3ForCausalLM" or "Gemma3ForConditionalGeneration"
   int vocab_size = 0;        // rows of the embedding, as the tensors have it
@@ -46,8 +59,12 @@ struct ModelConfig {
 // value and limit; kUnimplemented names an architecture or feature that is not supported.
 absl::StatusOr<ModelConfig> ParseConfigJson(std::string_view json, std::string_view name);
 
-// Adds the stop ids of a generation_config.json to the config's.
+// Adds the stop ids of a generation_config.json to the config's, which stay sorted and distinct.
 absl::Status MergeGenerationConfig(std::string_view json, std::string_view name,
                                    ModelConfig& config);
+
+// The rules between fields that every reader ends with: heads a multiple of kv heads, even
+// head_dim, a window where a layer slides, stop ids sorted, distinct and inside the vocabulary.
+absl::Status FinishConfig(std::string_view name, ModelConfig& config);
 
 }  // namespace weightless::model
