@@ -1,0 +1,35 @@
+// A model loaded into this process, for the subcommands that need no server.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "model/checkpoint.h"
+#include "worker/engine.h"
+
+namespace CLI {
+class App;
+}
+
+namespace weightless::tools {
+
+struct LocalModelFlags {
+  std::string model;
+  std::string model_dir;
+  std::string dtype = "bfloat16";
+  int threads = 0;
+};
+
+// --model, --model-dir, --dtype, --threads.
+void AddLocalModelFlags(CLI::App& app, LocalModelFlags& flags);
+
+// Finds and opens the checkpoint. kNotFound or kInvalidArgument, for the user to read.
+absl::StatusOr<std::unique_ptr<model::Checkpoint>> OpenCheckpoint(const LocalModelFlags& flags);
+
+// Loads the weights onto this machine's processor, with a bar on a terminal.
+absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(const model::Checkpoint& checkpoint,
+                                                           const LocalModelFlags& flags,
+                                                           const worker::EngineOptions& options);
+
+}  // namespace weightless::tools
