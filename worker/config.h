@@ -1,0 +1,34 @@
+// What a worker is told at start.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/log.h"
+#include "kernels/backend.h"
+#include "worker/engine.h"
+
+namespace weightless::worker {
+
+// Flags as they are typed; names as in --help.
+struct WorkerConfig {
+  std::string model;                   // path of a checkpoint
+  std::string listen = "127.0.0.1:0";  // host:port, port 0: any free one
+  std::string dtype = "bfloat16";
+  std::string kernels = "auto";
+  int threads = 0;  // 0: all cores this process may run on
+  std::string log_level = "info";
+  EngineOptions engine;
+};
+
+// kInvalidArgument naming flag, value and limit. Ranges that depend on the model are Engine's to
+// check.
+absl::Status Validate(const WorkerConfig& config);
+
+// The backend that dtype, kernels and threads ask for. kInvalidArgument when this processor cannot
+// run the kernels.
+absl::StatusOr<std::unique_ptr<weightless::kernels::Backend>> MakeBackend(
+    const WorkerConfig& config);
+
+}  // namespace weightless::worker

@@ -1,0 +1,75 @@
+// The one thread that runs the engine, and the lease on it: at most one stream of plans owns the
+// worker at a time.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/bounded_queue.h"
+#include "proto/worker.pb.h"
+#include "worker/engine.h"
+
+namespace weightless::worker {
+
+// Plans that one stream may have sent and not been answered for.
+inline constexpr int kMaxPlansInFlight = 1024;
+
+// What a stream hears. Called by the engine thread; may call back into EngineThread.
+struct StreamEvents {
+  std::function<void(proto::StepResult)> on_result;
+  // The last event: OK after Finish, else why a plan was refused. The lease is already free. Not
+  // called after Abort.
+  std::function<void(const absl::Status&)> on_end;
+};
+
+// Thread-safe.
+class EngineThread {
+ public:
+  class Stream;
+
+  // The engine outlives this.
+  explicit EngineThread(Engine& engine);
+  // Ends after the step under way.
+  ~EngineThread();
+
+  // Takes the lease for a stream. kFailedPrecondition, naming the owner, while another has it.
+  // `owner` is its name until a plan brings a better one.
+  absl::StatusOr<std::shared_ptr<Stream>> Open(std::string owner, StreamEvents events);
+
+  // Queues a plan. kResourceExhausted when the stream is too far ahead.
+  absl::Status Submit(const std::shared_ptr<Stream>& stream, proto::StepPlan plan);
+
+  // No more plans: on_end follows when the queued ones are done.
+  void Finish(const std::shared_ptr<Stream>& stream);
+
+  // The stream broke: its queued plans are dropped, and the lease is free when this returns.
+  // Idempotent.
+  void Abort(const std::shared_ptr<Stream>& stream);
+
+ private:
+  struct Work {
+    std::shared_ptr<Stream> stream;
+    proto::StepPlan plan;
+    bool is_end = false;  // instead of a plan
+  };
+
+  void Loop();
+  void Run(const std::shared_ptr<Stream>& stream, const proto::StepPlan& plan);
+  void Release(const std::shared_ptr<Stream>& stream);
+
+  Engine& engine_;
+  BoundedQueue<Work> queue_;
+  std::atomic<bool> stopping_ = false;
+  absl::Mutex mutex_;
+  std::shared_ptr<Stream> owner_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace weightless::worker

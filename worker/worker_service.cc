@@ -1,0 +1,278 @@
+#include "worker/worker_service.h"
+
+#include <grpcpp/ext/health_check_service_server_builder_option.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/concat.h"
+#include "common/log.h"
+#include "proto/worker.grpc.pb.h"
+#include "worker/engine_thread.h"
+
+namespace weightless::worker {
+namespace {
+
+constexpr size_t kFileChunkBytes = size_t{1} << 20;
+constexpr int kMaxPlanBytes = 64 << 20;  // many admissions of long contexts in one plan
+// A router that vanished without a word is noticed within the sum of the two.
+constexpr int kKeepaliveTimeMs = 3000;
+constexpr int kKeepaliveTimeoutMs = 5000;
+
+// absl's codes are gRPC's.
+grpc::Status ToGrpc(const absl::Status& status) {
+  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
+}
+
+// Refuses a Run call.
+class RefusedRun : public grpc::ServerBidiReactor<proto::StepPlan, proto::StepResult> {
+ public:
+  explicit RefusedRun(const absl::Status& status) { Finish(ToGrpc(status)); }
+  void OnDone() override { delete this; }
+};
+
+// One Run call of the owner. gRPC calls the On... methods, the engine thread the stream's events;
+// no operation is started with mutex_ held.
+class RunCall : public grpc::ServerBidiReactor<proto::StepPlan, proto::StepResult>,
+                public std::enable_shared_from_this<RunCall> {
+ public:
+  explicit RunCall(EngineThread& engine) : engine_(engine) {}
+
+  // kFailedPrecondition when the worker has an owner; gRPC has not seen the reactor then.
+  absl::Status Begin(std::string peer) {
+    self_ = shared_from_this();
+    owner_ = std::move(peer);
+    auto stream = engine_.Open(
+        owner_, {.on_result = [self = self_](proto::StepResult r) { self->Send(std::move(r)); },
+                 .on_end = [self = self_](const absl::Status& s) { self->End(s); }});
+    if (!stream.ok()) {
+      self_.reset();
+      return stream.status();
+    }
+    stream_ = *std::move(stream);
+    LogInfo("owner_connected", {{"peer", owner_}});
+    StartSendInitialMetadata();  // tells the router that it is the owner
+    StartRead(&plan_);
+    return absl::OkStatus();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      // Half-closed, or broken: then OnCancel follows.
+      engine_.Finish(stream_);
+      return;
+    }
+    if (const absl::Status status = engine_.Submit(stream_, std::move(plan_)); !status.ok()) {
+      engine_.Abort(stream_);
+      End(status);
+      return;
+    }
+    plan_.Clear();
+    StartRead(&plan_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    const proto::StepResult* next = nullptr;
+    bool finish = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      results_.pop_front();
+      if (!ok) results_.clear();  // OnCancel follows
+      if (results_.empty()) {
+        writing_ = false;
+        finish = end_.has_value() && !finished_;
+        finished_ = finished_ || finish;
+      } else {
+        next = &results_.front();
+      }
+    }
+    if (next != nullptr) StartWrite(next);
+    if (finish) Finish(ToGrpc(*end_));
+  }
+
+  void OnCancel() override {
+    engine_.Abort(stream_);
+    End(absl::CancelledError("the stream broke"));
+  }
+
+  void OnDone() override {
+    engine_.Abort(stream_);
+    LogInfo("owner_left", {{"peer", owner_}, {"status", end_ ? end_->ToString() : "OK"}});
+    stream_.reset();
+    self_.reset();
+  }
+
+ private:
+  // Writes a result after those before it.
+  void Send(proto::StepResult result) {
+    const proto::StepResult* next = nullptr;
+    bool overflow = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (end_.has_value()) return;
+      overflow = results_.size() >= kMaxPlansInFlight;
+      if (!overflow) results_.push_back(std::move(result));
+      if (!writing_) next = &results_.front();
+      writing_ = true;
+    }
+    if (next != nullptr) StartWrite(next);
+    if (overflow) {
+      engine_.Abort(stream_);
+      End(absl::ResourceExhaustedError(Concat("unread results exceed ", kMaxPlansInFlight)));
+    }
+  }
+
+  // Ends the call with `status` once all results are written. Only the first status counts.
+  void End(const absl::Status& status) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (end_.has_value()) return;
+      end_ = status;
+      if (writing_) return;  // OnWriteDone finishes
+      finished_ = true;
+    }
+    Finish(ToGrpc(status));
+  }
+
+  EngineThread& engine_;
+  std::shared_ptr<RunCall> self_;  // until OnDone: gRPC holds a plain pointer
+  std::shared_ptr<EngineThread::Stream> stream_;
+  std::string owner_;
+  proto::StepPlan plan_;  // being read
+  absl::Mutex mutex_;
+  std::deque<proto::StepResult> results_ ABSL_GUARDED_BY(mutex_);  // the first is being written
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> end_;  // set once, under mutex_
+};
+
+// Streams the model's files, one after the other in chunks.
+class FileStream : public grpc::ServerWriteReactor<proto::FileChunk> {
+ public:
+  explicit FileStream(const std::map<std::string, std::string>& files)
+      : files_(files), file_(files.begin()) {
+    WriteNext();
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (ok) {
+      WriteNext();
+    } else {
+      Finish(grpc::Status::CANCELLED);
+    }
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void WriteNext() {
+    if (file_ == files_.end()) {
+      Finish(grpc::Status::OK);
+      return;
+    }
+    const auto& [name, contents] = *file_;
+    chunk_.set_name(name);
+    chunk_.set_data(contents.substr(offset_, kFileChunkBytes));
+    offset_ += chunk_.data().size();
+    chunk_.set_last(offset_ == contents.size());
+    if (chunk_.last()) {
+      ++file_;
+      offset_ = 0;
+    }
+    StartWrite(&chunk_);
+  }
+
+  const std::map<std::string, std::string>& files_;
+  std::map<std::string, std::string>::const_iterator file_;
+  size_t offset_ = 0;
+  proto::FileChunk chunk_;
+};
+
+}  // namespace
+
+class WorkerService::Impl : public proto::Worker::CallbackService {
+ public:
+  Impl(Engine& engine, std::map<std::string, std::string> model_files)
+      : description_(engine.description()),
+        model_files_(std::move(model_files)),
+        engine_thread_(engine) {}
+
+  grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
+                                     const proto::DescribeRequest* /*request*/,
+                                     proto::Description* response) override {
+    *response = description_;
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+
+  grpc::ServerWriteReactor<proto::FileChunk>* ModelFiles(
+      grpc::CallbackServerContext* /*context*/,
+      const proto::ModelFilesRequest* /*request*/) override {
+    return new FileStream(model_files_);
+  }
+
+  grpc::ServerBidiReactor<proto::StepPlan, proto::StepResult>* Run(
+      grpc::CallbackServerContext* context) override {
+    const auto call = std::make_shared<RunCall>(engine_thread_);
+    const absl::Status status = call->Begin(context->peer());
+    if (status.ok()) return call.get();
+    LogWarning("owner_refused", {{"peer", context->peer()}, {"reason", status.message().data()}});
+    return new RefusedRun(status);
+  }
+
+  // The port, or 0 when it cannot listen.
+  int Listen(const std::string& address) {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    builder.SetMaxReceiveMessageSize(kMaxPlanBytes);
+    // A port that another process listens on is an error, not shared with it.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    // Routers ping every second, also between calls.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 300);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+    server_ = builder.BuildAndStart();
+    return server_ != nullptr ? port : 0;
+  }
+
+  ~Impl() override {
+    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
+  }
+
+ private:
+  const proto::Description description_;
+  const std::map<std::string, std::string> model_files_;
+  EngineThread engine_thread_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+absl::StatusOr<std::unique_ptr<WorkerService>> WorkerService::Start(
+    const std::string& address, Engine& engine, std::map<std::string, std::string> model_files) {
+  auto impl = std::make_unique<Impl>(engine, std::move(model_files));
+  const int port = impl->Listen(address);
+  if (port == 0) {
+    return absl::InvalidArgumentError(Concat("cannot listen on ", address));
+  }
+  const std::string host = address.substr(0, address.rfind(':'));
+  return std::unique_ptr<WorkerService>(
+      new WorkerService(std::move(impl), Concat(host, ":", port)));
+}
+
+WorkerService::WorkerService(std::unique_ptr<Impl> impl, std::string address)
+    : impl_(std::move(impl)), address_(std::move(address)) {}
+
+WorkerService::~WorkerService() = default;
+
+}  // namespace weightless::worker
