@@ -30,7 +30,7 @@ struct EngineOptions {
   double memory_utilization = 0;
   int64_t num_full_blocks = 0;     // > 0: exactly so many
   int64_t num_sliding_blocks = 0;  // > 0: exactly so many
-  std::string model_name;          // empty: the checkpoint's
+  std::string model_name = {};     // empty: the checkpoint's
 };
 
 // Owned by one thread, except description().
