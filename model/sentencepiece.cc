@@ -107,6 +107,12 @@ constexpr uint64_t kBpe = 2;
 constexpr uint32_t kCharsMap = 2, kDummyPrefix = 3, kRemoveExtraSpaces = 4, kEscapeSpaces = 5;
 enum PieceType : uint64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
+// Gemma's models hold these as user-defined pieces; its tokenizer.json flags them special.
+bool IsControlName(std::string_view piece) {
+  return piece == "<start_of_turn>" || piece == "<end_of_turn>" || piece == "<start_of_image>" ||
+         piece == "<end_of_image>";
+}
+
 struct Model {
   Vocabulary vocabulary;
   std::vector<float> scores;
@@ -126,9 +132,10 @@ absl::Status ReadPiece(std::string_view message, Model& model) {
   }
   if (!std::isfinite(score)) return Invalid("score is not finite");
   if (type < kNormal || type > kByte) return Invalid("type ", type, " is not in [1, 6]");
+  const bool control = type == kUnknown || type == kControl;
   const Vocabulary::Flags flags = {
-      .added = type == kUnknown || type == kControl || type == kUserDefined,
-      .special = type == kUnknown || type == kControl,
+      .added = control || type == kUserDefined,
+      .special = control || (type == kUserDefined && IsControlName(piece)),
       .unused = type == kUnused};
   if (model.scores.size() >= static_cast<size_t>(Vocabulary::kMaxTokens)) {
     return Invalid("more than ", Vocabulary::kMaxTokens, " pieces");

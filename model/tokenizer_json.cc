@@ -51,6 +51,31 @@ absl::Status CheckPreTokenizer(const json::object& root) {
   return Invalid("pre_tokenizer: only a split at spaces is supported");
 }
 
+// Decoding is fixed: U+2581 to space, byte fallback, all joined; a decoder that does more, such as
+// stripping a leading space, would give other text.
+absl::Status CheckDecoder(const json::object& root) {
+  const json::value* value = FindSet(root, "decoder");
+  if (value == nullptr) return absl::OkStatus();
+  const json::value* steps = value->is_object() && IsString(value->get_object(), "type", "Sequence")
+                                 ? FindSet(value->get_object(), "decoders")
+                                 : nullptr;
+  if (steps == nullptr || !steps->is_array()) {
+    return Invalid("decoder: only a sequence of decoders is supported");
+  }
+  for (const json::value& step : steps->get_array()) {
+    const bool known = step.is_object() && (IsString(step.get_object(), "type", "ByteFallback") ||
+                                            IsString(step.get_object(), "type", "Fuse") ||
+                                            (IsString(step.get_object(), "type", "Replace") &&
+                                             HasStringPattern(step.get_object(), kSpaceMark) &&
+                                             IsString(step.get_object(), "content", " ")));
+    if (known) continue;
+    const json::value* type = step.is_object() ? FindSet(step.get_object(), "type") : nullptr;
+    return Invalid("decoder: step ", ShowJson(type == nullptr ? step : *type),
+                   " is not supported; only U+2581 to space, ByteFallback and Fuse are");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckModel(const json::object& model) {
   if (!IsString(model, "type", "BPE")) {
     const json::value* type = FindSet(model, "type");
@@ -157,6 +182,7 @@ absl::StatusOr<TokenizerParts> ReadTokenizer(std::string_view text) {
   RETURN_IF_ERROR(CheckModel(model->get_object()));
   RETURN_IF_ERROR(CheckNormalizer(root));
   RETURN_IF_ERROR(CheckPreTokenizer(root));
+  RETURN_IF_ERROR(CheckDecoder(root));
   TokenizerParts parts;
   RETURN_IF_ERROR(ReadVocabulary(model->get_object(), parts.vocabulary));
   RETURN_IF_ERROR(ReadMerges(model->get_object(), parts));

@@ -34,7 +34,7 @@ inline std::vector<WrittenPiece> PiecesOf(const std::string& tokenizer_json) {
     const auto id = static_cast<size_t>(token.at("id").as_int64());
     if (id >= pieces.size()) continue;
     pieces[id].special = token.at("special").as_bool();
-    pieces[id].type = pieces[id].special ? 3 : 4;
+    pieces[id].type = pieces[id].special && id < 4 ? 3 : 4;
   }
   float score = 0;
   for (WrittenPiece& piece : pieces) {
@@ -100,15 +100,17 @@ inline std::string WriteGguf(const std::vector<WrittenPiece>& pieces) {
   std::string scores = GgufArrayField("tokenizer.ggml.scores", 6, pieces.size());
   std::string types = GgufArrayField("tokenizer.ggml.token_type", 5, pieces.size());
   for (const WrittenPiece& piece : pieces) {
-    const bool placeholder = piece.text == "<mask>" || piece.text.starts_with("<unused");
+    const bool control =
+        piece.special || piece.text == "<mask>" || piece.text.starts_with("<unused");
+    const int type = control ? 3 : piece.type;
     std::string text = piece.text;
-    if (piece.type == 4) {
+    if (type == 4) {
       for (size_t i; (i = text.find("\xE2\x96\x81")) != std::string::npos;) text.replace(i, 3, " ");
     }
-    const float score = piece.type == 3 || piece.type == 4 ? -1000.0f : piece.score;
+    const float score = type == 3 || type == 4 ? -1000.0f : piece.score;
     tokens += GgufString(text);
     scores += LittleEndian(std::bit_cast<uint32_t>(score), 4);
-    types += LittleEndian(static_cast<uint64_t>(placeholder ? 3 : piece.type), 4);
+    types += LittleEndian(static_cast<uint64_t>(type), 4);
   }
   return "GGUF" + LittleEndian(3, 4) + LittleEndian(0, 8) + LittleEndian(4, 8) +
          GgufStringField("tokenizer.ggml.model", "llama") + tokens + scores + types;
