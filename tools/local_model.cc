@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "common/status.h"
-#include "kernels/backend.h"
 #include "tools/load_display.h"
 #include "tools/paths.h"
+#include "worker/config.h"
 
 namespace weightless::tools {
 
@@ -17,12 +17,10 @@ void AddLocalModelFlags(CLI::App& app, LocalModelFlags& flags) {
                  "--model-dir")
       ->capture_default_str();
   app.add_option("--model-dir", flags.model_dir, "folder where models are looked for by name");
-  app.add_option("--dtype", flags.dtype, "bfloat16 or float32")
-      ->check(CLI::IsMember({"bfloat16", "float32"}))
+  app.add_option("--dtype", flags.dtype, "bfloat16 or float32")->capture_default_str();
+  app.add_option("--kernels", flags.kernels, "auto, reference, avx2, avx512bf16 or amx")
       ->capture_default_str();
-  app.add_option("--threads", flags.threads, "0: one for each core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
+  app.add_option("--threads", flags.threads, "0: one for each core")->capture_default_str();
 }
 
 absl::StatusOr<std::unique_ptr<model::Checkpoint>> OpenCheckpoint(const LocalModelFlags& flags) {
@@ -33,12 +31,12 @@ absl::StatusOr<std::unique_ptr<model::Checkpoint>> OpenCheckpoint(const LocalMod
 absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(const model::Checkpoint& checkpoint,
                                                            const LocalModelFlags& flags,
                                                            const worker::EngineOptions& options) {
-  auto backend = kernels::MakeCpuBackend(
-      {.activation_type = flags.dtype == "float32" ? kernels::DType::kF32 : kernels::DType::kBF16,
-       .num_threads = flags.threads});
-  if (backend == nullptr) {
-    return absl::UnimplementedError("this processor lacks what the kernels need");
-  }
+  worker::WorkerConfig config;
+  config.model = flags.model;
+  config.dtype = flags.dtype;
+  config.kernels = flags.kernels;
+  config.threads = flags.threads;
+  ASSIGN_OR_RETURN(auto backend, worker::MakeBackend(config));
   LoadDisplay display(checkpoint.name(), 1);
   auto engine =
       worker::Engine::Create(checkpoint, std::move(backend), options,

@@ -18,10 +18,11 @@ struct LocalModelFlags {
   std::string model;
   std::string model_dir;
   std::string dtype = "bfloat16";
+  std::string kernels = "auto";
   int threads = 0;
 };
 
-// --model, --model-dir, --dtype, --threads.
+// --model, --model-dir, --dtype, --kernels, --threads.
 void AddLocalModelFlags(CLI::App& app, LocalModelFlags& flags);
 
 // Finds and opens the checkpoint. kNotFound or kInvalidArgument, for the user to read.

@@ -10,6 +10,21 @@ namespace weightless::tools {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// The only .gguf file of a folder that is no Hugging Face checkpoint; else the path itself.
+std::string ResolveFolder(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error) || fs::exists(path / "config.json", error)) return path;
+  std::vector<std::string> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    if (entry.path().extension() == ".gguf") found.push_back(entry.path());
+  }
+  return found.size() == 1 ? found.front() : path.string();
+}
+
+}  // namespace
+
 std::string ProgramFolder() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
@@ -18,7 +33,7 @@ std::string ProgramFolder() {
 
 absl::StatusOr<std::string> FindModel(const std::string& model, const std::string& model_dir) {
   std::error_code error;
-  if (fs::exists(model, error)) return model;
+  if (fs::exists(model, error)) return ResolveFolder(model);
   std::string looked_in = model;
   if (model.find('/') == std::string::npos) {
     const fs::path program = ProgramFolder();
@@ -28,7 +43,7 @@ absl::StatusOr<std::string> FindModel(const std::string& model, const std::strin
     folders.push_back(program.parent_path().parent_path().parent_path() / "models");  // build/P/bin
     for (const fs::path& folder : folders) {
       const fs::path candidate = folder / model;
-      if (fs::exists(candidate, error)) return candidate.string();
+      if (fs::exists(candidate, error)) return ResolveFolder(candidate);
       looked_in = Concat(looked_in, ", ", candidate.string());
     }
   }

@@ -36,6 +36,7 @@ constexpr PassedFlag kWorkerFlags[] = {
     {"max-length", "tokens per sequence, prompt and output; default: what the model allows"},
     {"device-memory-utilization",
      "share of the device's memory that weights and KV blocks may use"},
+    {"kernels", "auto, reference, avx2, avx512bf16 or amx"},
     {"num-slots", "sequences that one worker runs at once"},
     {"max-step-tokens", "tokens that one step may compute"},
 };
