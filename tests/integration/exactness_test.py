@@ -1,0 +1,69 @@
+"""Every output is, byte for byte, what the same request gives alone on an idle server.
+
+Whatever shares its batch: chunked prefill, preemption by a tiny KV pool, prefix cache cold and warm, one worker or three.
+"""
+import asyncio
+import os
+import unittest
+
+import http_client
+from cluster import cluster, metric
+from workload import make_requests
+
+NUM_REQUESTS = int(os.environ.get("WEIGHTLESS_EXACTNESS_REQUESTS", "64"))
+ROOMY = ("--num-slots", 64, "--max-step-tokens", 256)
+# 64 sequences of up to 1,024 tokens want 1,024 blocks; 48 hold three of the longest, so many are preempted.
+TIGHT = (*ROOMY, "--num-full-blocks", 48, "--num-sliding-blocks", 100)
+
+
+async def run_alone(url, requests):
+    return [(await http_client.post(url, path, body)).comparable() for path, body in requests]
+
+
+async def run_together(url, requests):
+    answers = await asyncio.gather(*(http_client.post(url, path, body) for path, body in requests))
+    return [answer.comparable() for answer in answers]
+
+
+class ExactnessTest(unittest.TestCase):
+    maxDiff = 2000
+
+    @classmethod
+    def setUpClass(cls):
+        cls.requests = make_requests(NUM_REQUESTS, seed=1)
+        with cluster(worker_args=ROOMY) as one:
+            cls.alone = asyncio.run(run_alone(one.url, cls.requests))
+
+    def check(self, answers):
+        for request, alone, together in zip(self.requests, self.alone, answers):
+            self.assertEqual(alone, together, request)
+
+    def test_alone_every_request_ends_well(self):
+        for request, (status, _, finish, _, _, usage, error, done) in zip(self.requests, self.alone):
+            self.assertEqual((status, error, done), (200, None, True), request)
+            self.assertEqual(len(finish), request[1].get("n", 1))
+            self.assertGreaterEqual(usage["completion_tokens"], 1)
+
+    def test_together_on_one_worker_cold_and_warm(self):
+        with cluster(worker_args=ROOMY) as one:
+            self.check(asyncio.run(run_together(one.url, self.requests)))
+            self.check(asyncio.run(run_together(one.url, self.requests)))
+            self.assertGreater(metric(one.url, "weightless_prefix_cache_hit_tokens_total"), 0)
+
+    def test_together_under_preemption(self):
+        with cluster(worker_args=TIGHT) as one:
+            self.check(asyncio.run(run_together(one.url, self.requests)))
+            self.assertGreater(metric(one.url, "weightless_preemptions_total"), 0)
+
+    def test_together_on_three_workers(self):
+        with cluster(3, worker_args=(*TIGHT, "--threads", 1)) as three:
+            self.check(asyncio.run(run_together(three.url, self.requests)))
+            self.check(asyncio.run(run_together(three.url, self.requests[::-1]))[::-1])
+
+    def test_small_chunks(self):
+        with cluster(worker_args=ROOMY, router_args=("--max-chunk-tokens", 48, "--plan-ahead", 4)) as one:
+            self.check(asyncio.run(run_together(one.url, self.requests)))
+
+
+if __name__ == "__main__":
+    unittest.main()
