@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -98,8 +99,9 @@ std::vector<uint32_t> Blocks(uint32_t first, uint32_t count, int stride) {
 Generated GenerateAlone(Engine& engine, const std::vector<int32_t>& prompt, int num_tokens,
                         const proto::Sampling& sampling) {
   Recorder recorder(engine);
-  const auto num_blocks =
-      static_cast<uint32_t>((prompt.size() + static_cast<size_t>(num_tokens) + 63) / 64);
+  const size_t max_context = engine.description().geometry().max_context();
+  const auto num_blocks = static_cast<uint32_t>(
+      (std::min(prompt.size() + static_cast<size_t>(num_tokens), max_context) + 63) / 64);
   proto::StepPlan plan;
   *AddAdmit(plan, 0, prompt).mutable_sampling() = sampling;
   AddBlocks(plan, 0, 0, Blocks(0, num_blocks), Blocks(0, num_blocks));
