@@ -22,8 +22,6 @@ namespace {
 
 namespace health = grpc::health::v1;
 
-constexpr absl::Duration kIntervalBeforeReady = absl::Milliseconds(250);
-constexpr absl::Duration kInterval = absl::Seconds(1);
 constexpr int kTimeoutSeconds = 1;
 
 // A connected TCP socket whose reads and writes time out, or -1.
@@ -94,7 +92,8 @@ Probe HttpReadyProbe(const std::string& host, int port) {
   return [host, port] { return GetReady(host, port); };
 }
 
-Watch::Watch(Probe probe) : probe_(std::move(probe)), thread_([this] { Run(); }) {
+Watch::Watch(Probe probe, absl::Duration interval)
+    : probe_(std::move(probe)), interval_(interval), thread_([this] { Run(); }) {
   pthread_setname_np(thread_.native_handle(), "watch");
 }
 
@@ -121,7 +120,7 @@ void Watch::Run() {
     absl::MutexLock lock(&mutex_);
     state_.silence = std::max(absl::ZeroDuration(), absl::Now() - silent_since);
     if (result == ProbeResult::kReady) state_.was_ready = true;
-    const absl::Duration interval = state_.was_ready ? kInterval : kIntervalBeforeReady;
+    const absl::Duration interval = state_.was_ready ? interval_ : interval_ / 4;
     if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), interval)) return;
   }
 }

@@ -22,11 +22,11 @@ Probe GrpcHealthProbe(const std::string& address);
 // GET /ready at host:port; 200 is ready, any other answer is not ready.
 Probe HttpReadyProbe(const std::string& host, int port);
 
-// Probes again and again on a thread of its own: four times a second until ready, then once a
-// second. Thread-safe.
+// Probes again and again on a thread of its own: once every `interval`, four times as often until
+// ready. Thread-safe.
 class Watch {
  public:
-  explicit Watch(Probe probe);
+  explicit Watch(Probe probe, absl::Duration interval = absl::Seconds(1));
   ~Watch();
 
   struct State {
@@ -41,6 +41,7 @@ class Watch {
   void Run();
 
   const Probe probe_;
+  const absl::Duration interval_;
   mutable absl::Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

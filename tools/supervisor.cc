@@ -72,7 +72,7 @@ void Supervisor::Start(Running& running) {
     return;
   }
   running.child = *std::move(child);
-  running.watch = std::make_unique<Watch>(running.program.make_probe());
+  running.watch = std::make_unique<Watch>(running.program.make_probe(), options_.probe_interval);
   LogInfo("program_started", {{"program", running.program.name}, {"pid", running.child->pid()}});
 }
 

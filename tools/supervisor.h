@@ -26,6 +26,7 @@ struct SupervisorOptions {
   // A program that was ready and then gives no answer for so long is killed. While it loads it may
   // be silent.
   absl::Duration silence_limit = absl::Seconds(3);
+  absl::Duration probe_interval = absl::Seconds(1);
   absl::Duration stop_limit = absl::Seconds(60);  // per stage; then it is killed
   std::vector<std::string> dropped_variables;     // of the children's environment
   std::function<void()> on_ready;                 // all are ready; called once
