@@ -78,10 +78,10 @@ struct PagedBatch {
   const int32_t* positions = nullptr;     // [num_tokens]
   const int32_t* cu_seqlens_q = nullptr;  // [num_seqs + 1]
   const int32_t* context_lens = nullptr;  // [num_seqs]
-  const int32_t* slot_mapping =
-      nullptr;  // [num_tokens] block_id * kBlockSize + offset where K, V are written
-  const int32_t* block_tables = nullptr;  // [num_seqs, max_blocks_per_seq] by position /
-                                          // kBlockSize; entries behind the window are not read
+  // [num_tokens] block_id * kBlockSize + offset where K and V are written; -1: they are not
+  const int32_t* slot_mapping = nullptr;
+  // [num_seqs, max_blocks_per_seq] by position / kBlockSize; entries behind the window are not read
+  const int32_t* block_tables = nullptr;
   int max_blocks_per_seq = 0;
 };
 
@@ -130,7 +130,8 @@ class Backend {
   virtual void Upload(const void* host, size_t size_bytes, void* device) = 0;
   virtual void Download(const void* device, size_t size_bytes, void* host) = 0;
   // One matrix from matrices stacked by rows (q, k, v; gate, up): [sum of n, k]. All of one k. In
-  // bfloat16 mode values are rounded to bfloat16 (a no-op for bfloat16 checkpoints).
+  // bfloat16 mode values are rounded to bfloat16 (a no-op for bfloat16 checkpoints). Null when the
+  // memory does not suffice.
   virtual std::unique_ptr<LinearWeight> PackDense(std::span<const DenseRows> stacked) = 0;
   // Bytes of one block of one layer, K and V, all kv heads.
   virtual size_t KvBlockBytes(int num_kv_heads, int head_dim) const = 0;
@@ -150,8 +151,8 @@ class Backend {
   // out = x W^T.  x activation [T, k], out f32 [T, n]. float32 accumulation.
   virtual void Linear(TensorView x, const LinearWeight& w, TensorView out) = 0;
 
-  // out = gelu_tanh(x G^T) * (x U^T), W = [G; U] [2f, k].  x activation [T, k], out activation [T,
-  // f]; rounded once, at the end.
+  // out = gelu_tanh(x G^T) * (x U^T), W = [G; U] [2f, k] packed from those two.  x activation [T,
+  // k], out activation [T, f]; rounded once, at the end.
   virtual void LinearGeglu(TensorView x, const LinearWeight& w, TensorView out) = 0;
 
   // Splits qkv f32 [T, (H + 2K) d] = [q heads | k heads | v heads]; per head RMS norm of q and k,
@@ -177,6 +178,8 @@ class Backend {
   virtual void Synchronize() = 0;
 };
 
+// One fixed order of float operations each: the same family gives the same bits on every processor
+// that has it. In float32 mode kAvx512Bf16 needs AVX-512F only, and kAmx does not exist.
 enum class KernelFamily { kAuto, kReference, kAvx2, kAvx512Bf16, kAmx };
 
 struct CpuBackendOptions {

@@ -1,20 +1,17 @@
 // From logits to a token. Order of operations, all in float32 on the raw logits l [vocab]:
 //
 //   logprobs    natural-log softmax of l as it came, if asked for
-//   penalties   of every token of the sequence: l = l > 0 ? l / repetition : l * repetition; then
-//   of
-//               output tokens l -= frequency * count + presence
+//   penalties   every token of the sequence: l > 0 ? l / repetition : l * repetition; then output
+//               tokens: l -= frequency * count + presence
 //   bias        l[token] += bias
-//   forbidden   l[token] = -inf for every stop token while there are fewer than min_tokens output
-//               tokens
+//   forbidden   l[token] = -inf for every stop token while fewer than min_tokens are there
 //   greedy      temperature 0: argmax, smallest id on ties. Otherwise:
 //   weights     e^((l - max) / temperature)
 //   top_k       keep the k largest, ties at the border by smaller id
-//   top_p       keep the smallest prefix of the falling order whose share of what top_k left
-//   reaches
-//               top_p (the crossing token is kept)
+//   top_p       keep the smallest prefix of the falling order whose share of what top_k left is at
+//               least top_p (the crossing token is kept)
 //   min_p       drop what weighs less than min_p times the largest
-//   draw        walk the kept tokens by rising id until the sum of weights passes uniform * total
+//   draw        walk what is kept by rising id until the weights pass uniform * their sum
 //
 // `uniform` is counter based: Philox 4x32-10 of (seed, position of the token to be drawn), so it
 // depends on nothing else. Sums run in a fixed order: the same row gives the same token whatever

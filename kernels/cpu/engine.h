@@ -1,0 +1,31 @@
+// The one product every CPU kernel is made of:
+//
+//   c[r, 16 p + lane] (+)= sum over s of a[r, s] . panel_p[s, lane]
+//
+// where a "cell" (r, s) is 4 bytes: two bfloat16 or one float32 (kernels/cpu/packed_weight.h). An
+// engine adds up over s in rising order, one accumulator for each element of c, so an element has
+// the same bits whatever rows and panels are computed beside it. Linear takes panels of weights;
+// attention takes K (16 keys to a panel) and V (16 dimensions to a panel) as panels of the cache.
+#pragma once
+
+#include <cstdint>
+
+namespace weightless::kernels {
+
+inline constexpr int kMaxPanels = 4;
+
+struct Product {
+  const void* a = nullptr;  // Engine::Element rows
+  int64_t lda = 0;          // elements from row to row
+  int64_t rows = 0;
+  const uint32_t* panels[kMaxPanels] = {};
+  int num_panels = 0;
+  int64_t steps = 0;  // bfloat16: a multiple of 16
+  float* c = nullptr;
+  int64_t ldc = 0;
+  bool accumulate = false;         // c += instead of c =
+  bool prefetch = false;           // the panels come from memory and are read once
+  const uint32_t* next = nullptr;  // with prefetch: first panel that follows these
+};
+
+}  // namespace weightless::kernels

@@ -1,0 +1,129 @@
+// Products with AVX-512: a register holds 16 output columns of one row. Up to 12 rows and 2 panels
+// at once (24 accumulators): 14 loads for 24 multiplications, and 128 bytes of panels for 24.
+#pragma once
+
+#include <immintrin.h>
+
+#include <array>
+#include <utility>
+
+#include "kernels/cpu/engine.h"
+#include "kernels/dtypes.h"
+
+namespace weightless::kernels {
+namespace {
+
+#ifdef __AVX512BF16__
+struct Bf16Cells {
+  using Element = BF16;
+  static constexpr int kElementsPerCell = 2;
+  static __m512 MulAdd(__m512 sum, __m512i a, __m512i b) {
+    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+  }
+};
+#endif
+
+struct F32Cells {
+  using Element = float;
+  static constexpr int kElementsPerCell = 1;
+  static __m512 MulAdd(__m512 sum, __m512i a, __m512i b) {
+    return _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), sum);
+  }
+};
+
+template <typename Cells>
+struct Avx512Engine {
+  using Element = typename Cells::Element;
+  static constexpr int64_t kRowBlock = 60;  // rows worth computing together while panels are near
+
+  static void Multiply(const Product& m) {
+    int first = 0;
+    if (m.rows <= kWideRows) {
+      for (; first + 4 <= m.num_panels; first += 4) Rows<4>(m, first, m.rows);
+    }
+    for (; first + 2 <= m.num_panels; first += 2) Rows<2>(m, first, kTallRows);
+    if (first < m.num_panels) Rows<1>(m, first, kTallRows);
+  }
+
+ private:
+  static constexpr int64_t kWideRows = 4;
+  static constexpr int64_t kTallRows = 12;
+  static constexpr int64_t kPrefetchSteps = 64;  // 4 KiB ahead in each panel
+
+  using BlockFunction = void (*)(const Product&, int64_t row, int panel);
+
+  // All rows in blocks of nearly equal height.
+  template <int P>
+  static void Rows(const Product& m, int panel, int64_t max_height) {
+    static constexpr auto kBlocks =
+        Blocks<P>(std::make_integer_sequence < int, P == 4 ? int{kWideRows} : int{kTallRows} > ());
+    const int64_t num_blocks = (m.rows + max_height - 1) / max_height;
+    for (int64_t i = 0; i < num_blocks; ++i) {
+      const int64_t begin = m.rows * i / num_blocks;
+      const int64_t end = m.rows * (i + 1) / num_blocks;
+      kBlocks[static_cast<size_t>(end - begin - 1)](m, begin, panel);
+    }
+  }
+
+  template <int P, int... I>
+  static constexpr std::array<BlockFunction, sizeof...(I)> Blocks(
+      std::integer_sequence<int, I...>) {
+    return {&Block<I + 1, P>...};
+  }
+
+  // sum += a . panels over steps [begin, end); prefetches `ahead`, which runs beside the panels.
+  template <int R, int P, bool kPrefetch>
+  [[gnu::always_inline]] static inline void Steps(const int32_t* a, int64_t lda,
+                                                  const uint32_t* const* panels,
+                                                  const uint32_t* const* ahead, int64_t begin,
+                                                  int64_t end, __m512 (&sum)[R][P]) {
+    for (int64_t s = begin; s < end; ++s) {
+      __m512i b[P];
+#pragma GCC unroll 4
+      for (int p = 0; p < P; ++p) {
+        b[p] = _mm512_load_si512(panels[p] + s * 16);
+        if constexpr (kPrefetch) _mm_prefetch(ahead[p] + (s + kPrefetchSteps) * 16, _MM_HINT_T0);
+      }
+#pragma GCC unroll 12
+      for (int r = 0; r < R; ++r) {
+        const __m512i x = _mm512_set1_epi32(a[r * lda + s]);
+#pragma GCC unroll 4
+        for (int p = 0; p < P; ++p) sum[r][p] = Cells::MulAdd(sum[r][p], x, b[p]);
+      }
+    }
+  }
+
+  template <int R, int P>
+  static void Block(const Product& m, int64_t row, int panel) {
+    const int64_t lda = m.lda / Cells::kElementsPerCell;
+    const int32_t* a = static_cast<const int32_t*>(m.a) + row * lda;
+    float* c = m.c + row * m.ldc + panel * 16;
+    __m512 sum[R][P];
+    for (int r = 0; r < R; ++r) {
+      for (int p = 0; p < P; ++p) {
+        sum[r][p] = m.accumulate ? _mm512_loadu_ps(c + r * m.ldc + p * 16) : _mm512_setzero_ps();
+      }
+    }
+    if (!m.prefetch || row > 0) {
+      Steps<R, P, false>(a, lda, m.panels + panel, m.panels + panel, 0, m.steps, sum);
+    } else {
+      const uint32_t* next[P];
+      for (int p = 0; p < P; ++p) {
+        const bool follows = panel + P + p < m.num_panels;
+        next[p] = follows             ? m.panels[panel + P + p]
+                  : m.next != nullptr ? m.next + p * m.steps * 16
+                                      : m.panels[panel + p];
+        next[p] -= m.steps * 16;  // where this panel would have to lie to run on into that one
+      }
+      const int64_t near = m.steps > kPrefetchSteps ? m.steps - kPrefetchSteps : 0;
+      Steps<R, P, true>(a, lda, m.panels + panel, m.panels + panel, 0, near, sum);
+      Steps<R, P, true>(a, lda, m.panels + panel, next, near, m.steps, sum);
+    }
+    for (int r = 0; r < R; ++r) {
+      for (int p = 0; p < P; ++p) _mm512_storeu_ps(c + r * m.ldc + p * 16, sum[r][p]);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace weightless::kernels

@@ -1,0 +1,85 @@
+#include "kernels/cpu/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <string>
+
+#include "common/check.h"
+
+namespace weightless::kernels {
+namespace {
+
+constexpr std::chrono::microseconds kSpin{40};
+
+// Waits until `value` is no longer `old`.
+void WaitWhileEqual(const std::atomic<uint32_t>& value, uint32_t old) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (value.load(std::memory_order_acquire) != old) return;
+      __builtin_ia32_pause();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+int DefaultNumThreads() {
+  cpu_set_t set;
+  int count = 1;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) count = std::max(1, CPU_COUNT(&set));
+  std::ifstream limit("/sys/fs/cgroup/cpu.max");  // "max 100000" or "150000 100000"
+  int64_t quota_us = 0;
+  int64_t period_us = 0;
+  if (limit >> quota_us >> period_us && quota_us > 0 && period_us > 0) {
+    const int64_t cores = std::max<int64_t>(1, quota_us / period_us);
+    count = static_cast<int>(std::min<int64_t>(count, cores));
+  }
+  return count;
+}
+
+ThreadPool::ThreadPool(int num_threads) {
+  CHECK(num_threads >= 1);
+  for (int thread = 1; thread < num_threads; ++thread) {
+    workers_.emplace_back([this, thread] { Work(thread); });
+    pthread_setname_np(workers_.back().native_handle(),
+                       ("kernel-" + std::to_string(thread)).c_str());
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stop_ = true;
+  loop_.fetch_add(1, std::memory_order_release);
+  loop_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::RunOnAll(Function function, void* arg) {
+  function_ = function;
+  arg_ = arg;
+  num_running_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
+  loop_.fetch_add(1, std::memory_order_seq_cst);
+  loop_.notify_all();
+  function(arg, 0);
+  for (uint32_t left = num_running_.load(std::memory_order_acquire); left != 0;
+       left = num_running_.load(std::memory_order_acquire)) {
+    WaitWhileEqual(num_running_, left);
+  }
+}
+
+void ThreadPool::Work(int thread) {
+  for (uint32_t seen = 0;; ++seen) {
+    WaitWhileEqual(loop_, seen);
+    if (stop_) return;
+    function_(arg_, thread);
+    num_running_.fetch_sub(1, std::memory_order_seq_cst);
+    num_running_.notify_all();
+  }
+}
+
+}  // namespace weightless::kernels
