@@ -15,10 +15,10 @@
 namespace weightless::worker {
 
 struct LocalSequence {
-  std::vector<int32_t> tokens;  // the prompt; 1 .. max_context
-  int max_tokens = 1;           // output tokens; its positions get blocks now
-  proto::Sampling sampling;     // stop_token_ids end it
-  std::optional<uint32_t> prompt_logprobs;
+  std::vector<int32_t> tokens = {};  // the prompt; 1 .. max_context
+  int max_tokens = 1;                // output tokens; its positions get blocks now
+  proto::Sampling sampling = {};     // stop_token_ids end it
+  std::optional<uint32_t> prompt_logprobs = {};
 };
 
 // Owned by the engine's thread. The engine outlives it and has no other user until it is gone.
