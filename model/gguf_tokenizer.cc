@@ -110,11 +110,9 @@ absl::Status MergesByScore(const GgufHeader& header, TokenizerParts& parts) {
       return Invalid(header.name(), ": ", kScores, "[", i, "] is not finite");
     }
   }
-  parts.merges = MergesFromScores(parts.vocabulary, *scores);
-  if (parts.merges.size() > kMaxMerges) {
-    return Invalid(header.name(), ": ", kTokens, " imply ", parts.merges.size(), " merges, limit ",
-                   kMaxMerges);
-  }
+  absl::StatusOr<std::vector<Merge>> merges = MergesFromScores(parts.vocabulary, *scores);
+  if (!merges.ok()) return Annotate(merges.status(), header.name());
+  parts.merges = *std::move(merges);
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "common/check.h"
+#include "common/concat.h"
 #include "model/utf8.h"
 
 namespace weightless::model {
@@ -47,7 +48,8 @@ void AddSplits(const Vocabulary& vocabulary, int32_t result, float score,
 
 }  // namespace
 
-std::vector<Merge> MergesFromScores(const Vocabulary& vocabulary, std::span<const float> scores) {
+absl::StatusOr<std::vector<Merge>> MergesFromScores(const Vocabulary& vocabulary,
+                                                    std::span<const float> scores) {
   CHECK(scores.size() == static_cast<size_t>(vocabulary.size()));
   std::vector<Split> splits;
   splits.reserve(scores.size() * 2);
@@ -55,6 +57,10 @@ std::vector<Merge> MergesFromScores(const Vocabulary& vocabulary, std::span<cons
     const Vocabulary::Flags flags = vocabulary.flags(id);
     if (flags.special || flags.unused) continue;
     AddSplits(vocabulary, id, flags.added ? 0 : scores[static_cast<size_t>(id)], splits);
+    if (splits.size() > kMaxMerges) {
+      return absl::InvalidArgumentError(Concat("the pieces up to id ", id, " imply ", splits.size(),
+                                               " merges, limit ", kMaxMerges));
+    }
   }
   std::sort(splits.begin(), splits.end(), Before);
   std::vector<Merge> merges;

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "model/bpe.h"
 #include "model/vocabulary.h"
 
@@ -15,7 +16,8 @@ namespace weightless::model {
 // conversion encode alike also where several splits of one piece compete.
 //
 // scores: by id, finite, one for each id of the vocabulary; added tokens count as 0. Special and
-// unused pieces take no part, byte tokens are only results.
-std::vector<Merge> MergesFromScores(const Vocabulary& vocabulary, std::span<const float> scores);
+// unused pieces take no part, byte tokens are only results. kInvalidArgument beyond kMaxMerges.
+absl::StatusOr<std::vector<Merge>> MergesFromScores(const Vocabulary& vocabulary,
+                                                    std::span<const float> scores);
 
 }  // namespace weightless::model

@@ -239,10 +239,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromSentencePiece(
   TokenizerParts parts;
   parts.vocabulary = std::move(model->vocabulary);
   model->scores.resize(static_cast<size_t>(parts.vocabulary.size()), 0);
-  parts.merges = MergesFromScores(parts.vocabulary, model->scores);
-  if (parts.merges.size() > kMaxMerges) {
-    return Invalid(name, ": pieces imply ", parts.merges.size(), " merges, limit ", kMaxMerges);
-  }
+  absl::StatusOr<std::vector<Merge>> merges = MergesFromScores(parts.vocabulary, model->scores);
+  if (!merges.ok()) return Annotate(merges.status(), name);
+  parts.merges = *std::move(merges);
   parts.bos_id = parts.vocabulary.Find("<bos>");
   return MakeTokenizer(std::move(parts), name);
 }

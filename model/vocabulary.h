@@ -17,7 +17,7 @@ namespace weightless::model {
 class Vocabulary {
  public:
   static constexpr int32_t kMaxTokens = 1 << 22;
-  static constexpr size_t kMaxPieceBytes = 512;
+  static constexpr size_t kMaxPieceBytes = 256;
 
   struct Flags {
     bool added = false;    // matched in the raw text, before any merge

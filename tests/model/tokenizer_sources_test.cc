@@ -125,7 +125,7 @@ TEST(TokenizerSourcesTest, TokenizerJsonErrorsNameFileFieldAndValue) {
                 AllOf(HasSubstr("INVALID_ARGUMENT: t.json: "), HasSubstr(test_case.message)));
   }
   EXPECT_THAT(JsonError(Replaced(good, "\"<pad>\": 0", '"' + std::string(600, 'x') + "\": 0")),
-              HasSubstr("id 0 has a piece of 600 bytes, limit 512"));
+              HasSubstr("id 0 has a piece of 600 bytes, limit 256"));
   EXPECT_THAT(JsonError("[]"), HasSubstr("the file is not a JSON object"));
   EXPECT_THAT(JsonError(""), HasSubstr("not valid JSON"));
 }
