@@ -50,6 +50,11 @@ class BoundedQueue {
     closed_ = true;
   }
 
+  bool closed() const {
+    absl::MutexLock lock(&mutex_);
+    return closed_;
+  }
+
   size_t size() const {
     absl::MutexLock lock(&mutex_);
     return items_.size();

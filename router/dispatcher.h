@@ -29,7 +29,7 @@ struct ReplicaLoad {
   std::string address;
   bool ready = false;
   int num_running = 0;
-  int num_waiting = 0;  // placed on this replica, not admitted yet
+  int num_waiting = 0;  // of the running: still in prefill
   int64_t num_outstanding_tokens = 0;
   int64_t full_blocks_used = 0, full_blocks_total = 0;
   int64_t sliding_blocks_used = 0, sliding_blocks_total = 0;

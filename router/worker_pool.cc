@@ -1,0 +1,184 @@
+#include "router/worker_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/status.h"
+
+namespace weightless::router {
+
+namespace {
+
+constexpr absl::Duration kMinBackoff = absl::Milliseconds(100);
+constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
+// Describe, every model file, and the worker's word that it is ours.
+constexpr absl::Duration kConnectTimeout = absl::Seconds(90);
+
+// A sequence that was running when two workers in a row were lost may be what kills them.
+constexpr int kSuspectLosses = 2;
+
+bool HasSuspect(const Scheduler& scheduler) {
+  bool found = false;
+  scheduler.ForEach(
+      [&](const Sequence& sequence) { found |= sequence.num_losses >= kSuspectLosses; });
+  return found;
+}
+
+}  // namespace
+
+absl::Status CheckDescription(const proto::Description& description) {
+  const auto check = [](const char* field, int64_t value, int64_t min, int64_t max) {
+    if (value >= min && value <= max) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, " ", value, " is not in ", min, " .. ", max));
+  };
+  constexpr int64_t kMaxCount = 1 << 24;
+  const proto::Geometry& g = description.geometry();
+  RETURN_IF_ERROR(check("protocol_version", description.protocol_version(),
+                        proto::PROTOCOL_VERSION_CURRENT, proto::PROTOCOL_VERSION_CURRENT));
+  RETURN_IF_ERROR(check("vocab_size", description.model().vocab_size(), 1, kMaxCount));
+  RETURN_IF_ERROR(check("block_size", g.block_size(), 1, 4096));
+  RETURN_IF_ERROR(check("num_full_blocks", g.num_full_blocks(), 1, kMaxCount));
+  RETURN_IF_ERROR(check("num_sliding_blocks", g.num_sliding_blocks(), 0, kMaxCount));
+  RETURN_IF_ERROR(
+      check("sliding_window", g.sliding_window(), g.num_sliding_blocks() > 0 ? 1 : 0, kMaxCount));
+  RETURN_IF_ERROR(check("num_slots", g.num_slots(), 1, 1 << 16));
+  RETURN_IF_ERROR(check("max_context", g.max_context(), 2, kMaxCount));
+  return check("max_step_tokens", g.max_step_tokens(), 1, kMaxCount);
+}
+
+absl::Status CheckServes(const proto::Description& served, const proto::Description& description) {
+  const auto differs = [](const char* field, const auto& has, const auto& wants) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker has ", field, " ", has, ", served is ", wants));
+  };
+  if (description.model().weight_identity() != served.model().weight_identity()) {
+    return differs("weight identity", description.model().weight_identity(),
+                   served.model().weight_identity());
+  }
+  if (description.model().vocab_size() != served.model().vocab_size()) {
+    return differs("vocab_size", description.model().vocab_size(), served.model().vocab_size());
+  }
+  if (description.geometry().block_size() != served.geometry().block_size()) {
+    return differs("block_size", description.geometry().block_size(),
+                   served.geometry().block_size());
+  }
+  return absl::OkStatus();
+}
+
+WorkerPool::WorkerPool(std::vector<WorkerEndpoint> endpoints,
+                       std::vector<WorkerListener*> listeners, RouterMetrics& metrics)
+    : listeners_(std::move(listeners)) {
+  for (WorkerEndpoint& endpoint : endpoints) {
+    replicas_.push_back({.replica_idx = static_cast<int>(replicas_.size()),
+                         .address = endpoint.address,
+                         .client = std::move(endpoint.client),
+                         .metrics = metrics.ForReplica(endpoint.address),
+                         .backoff = kMinBackoff,
+                         .last_problem = {},
+                         .scheduler = nullptr,
+                         .stalls = {},
+                         .progress_at = {}});
+  }
+}
+
+int WorkerPool::num_ready() const {
+  return static_cast<int>(std::count_if(replicas_.begin(), replicas_.end(), [](const Replica& r) {
+    return r.state == Replica::State::kReady;
+  }));
+}
+
+Replica* WorkerPool::Find(int replica_idx, uint64_t connection_id) {
+  Replica& replica = replicas_[static_cast<size_t>(replica_idx)];
+  if (replica.connection_id != connection_id || replica.state == Replica::State::kDown) {
+    return nullptr;
+  }
+  return &replica;
+}
+
+void WorkerPool::Tick(absl::Time now, bool want_files) {
+  for (Replica& replica : replicas_) {
+    if (replica.state == Replica::State::kReady || now < replica.act_at) continue;
+    if (replica.state == Replica::State::kConnecting) {
+      MarkDown(replica, absl::DeadlineExceededError("took too long to connect"), now);
+    } else {
+      Connect(replica, now, want_files);
+    }
+  }
+}
+
+absl::Time WorkerPool::NextTick() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const Replica& replica : replicas_) {
+    if (replica.state != Replica::State::kReady) next = std::min(next, replica.act_at);
+  }
+  return next;
+}
+
+void WorkerPool::Connect(Replica& replica, absl::Time now, bool want_files) {
+  replica.state = Replica::State::kConnecting;
+  replica.connection_id = ++num_connections_;
+  replica.act_at = now + kConnectTimeout;
+  replica.client->Connect({.connection_id = replica.connection_id,
+                           .want_files = want_files,
+                           .listener = listeners_[static_cast<size_t>(replica.replica_idx)]});
+}
+
+void WorkerPool::MarkReady(Replica& replica, const SchedulerOptions& options) {
+  replica.state = Replica::State::kReady;
+  replica.backoff = kMinBackoff;
+  replica.last_problem.clear();
+  replica.scheduler = std::make_unique<Scheduler>(options);
+  replica.stalls = {};
+  replica.metrics.up.Set(1);
+  replica.metrics.full_blocks.Set(options.geometry.num_full_blocks());
+  replica.metrics.sliding_blocks.Set(options.geometry.num_sliding_blocks());
+  LogInfo("worker_ready", {{"worker", replica.address},
+                           {"full_blocks", options.geometry.num_full_blocks()},
+                           {"sliding_blocks", options.geometry.num_sliding_blocks()},
+                           {"slots", options.geometry.num_slots()}});
+}
+
+void WorkerPool::MarkDown(Replica& replica, const absl::Status& why, absl::Time now) {
+  const bool was_ready = replica.state == Replica::State::kReady;
+  if (was_ready) replica.metrics.losses.Add();
+  std::string problem = why.ToString();
+  if (was_ready || problem != replica.last_problem) {
+    LogWarning(was_ready ? "worker_lost" : "worker_unavailable",
+               {{"worker", replica.address}, {"error", problem}});
+  }
+  replica.last_problem = std::move(problem);
+  replica.client->Disconnect();
+  replica.scheduler.reset();
+  replica.state = Replica::State::kDown;
+  replica.metrics.up.Set(0);
+  replica.act_at = now + replica.backoff;
+  replica.backoff = std::min(replica.backoff * 2, kMaxBackoff);
+}
+
+Replica* WorkerPool::Choose(const Sequence& sequence) {
+  Replica* best = nullptr;
+  int best_cached = 0;
+  int64_t best_outstanding = 0;
+  for (Replica& replica : replicas_) {
+    if (replica.state != Replica::State::kReady) continue;
+    // Two suspects in one worker would not tell which of them kills it.
+    if (sequence.num_losses >= kSuspectLosses && HasSuspect(*replica.scheduler)) continue;
+    const Scheduler::Probe probe = replica.scheduler->Examine(sequence);
+    if (!probe.can_start) continue;
+    const int64_t outstanding = replica.scheduler->num_outstanding_tokens();
+    if (best != nullptr &&
+        (probe.num_cached_tokens < best_cached ||
+         (probe.num_cached_tokens == best_cached && outstanding >= best_outstanding))) {
+      continue;
+    }
+    best = &replica;
+    best_cached = probe.num_cached_tokens;
+    best_outstanding = outstanding;
+  }
+  return best;
+}
+
+}  // namespace weightless::router
