@@ -1,5 +1,7 @@
 #include "worker/worker_service.h"
 
+#include <grpc/support/log.h>
+#include <grpcpp/alarm.h>
 #include <grpcpp/ext/health_check_service_server_builder_option.h>
 #include <grpcpp/grpcpp.h>
 
@@ -24,42 +26,25 @@ constexpr int kMaxPlanBytes = 64 << 20;  // many admissions of long contexts in 
 // A router that vanished without a word is noticed within the sum of the two.
 constexpr int kKeepaliveTimeMs = 3000;
 constexpr int kKeepaliveTimeoutMs = 5000;
+// How long a second caller waits for the lease before it is refused.
+constexpr int kLeaseRetries = 10;
+constexpr std::chrono::milliseconds kLeaseRetryInterval(20);
 
 // absl's codes are gRPC's.
 grpc::Status ToGrpc(const absl::Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
 }
 
-// Refuses a Run call.
-class RefusedRun : public grpc::ServerBidiReactor<proto::StepPlan, proto::StepResult> {
- public:
-  explicit RefusedRun(const absl::Status& status) { Finish(ToGrpc(status)); }
-  void OnDone() override { delete this; }
-};
-
-// One Run call of the owner. gRPC calls the On... methods, the engine thread the stream's events;
-// no operation is started with mutex_ held.
+// One Run call. gRPC calls the On... methods, the engine thread the stream's events; no operation
+// is started with mutex_ held.
 class RunCall : public grpc::ServerBidiReactor<proto::StepPlan, proto::StepResult>,
                 public std::enable_shared_from_this<RunCall> {
  public:
-  explicit RunCall(EngineThread& engine) : engine_(engine) {}
+  RunCall(EngineThread& engine, std::string peer) : engine_(engine), peer_(std::move(peer)) {}
 
-  // kFailedPrecondition when the worker has an owner; gRPC has not seen the reactor then.
-  absl::Status Begin(std::string peer) {
+  void Begin() {
     self_ = shared_from_this();
-    owner_ = std::move(peer);
-    auto stream = engine_.Open(
-        owner_, {.on_result = [self = self_](proto::StepResult r) { self->Send(std::move(r)); },
-                 .on_end = [self = self_](const absl::Status& s) { self->End(s); }});
-    if (!stream.ok()) {
-      self_.reset();
-      return stream.status();
-    }
-    stream_ = *std::move(stream);
-    LogInfo("owner_connected", {{"peer", owner_}});
-    StartSendInitialMetadata();  // tells the router that it is the owner
-    StartRead(&plan_);
-    return absl::OkStatus();
+    TakeLease(kLeaseRetries);
   }
 
   void OnReadDone(bool ok) override {
@@ -78,50 +63,76 @@ class RunCall : public grpc::ServerBidiReactor<proto::StepPlan, proto::StepResul
   }
 
   void OnWriteDone(bool ok) override {
-    const proto::StepResult* next = nullptr;
-    bool finish = false;
     {
       absl::MutexLock lock(&mutex_);
       results_.pop_front();
       if (!ok) results_.clear();  // OnCancel follows
-      if (results_.empty()) {
-        writing_ = false;
-        finish = end_.has_value() && !finished_;
-        finished_ = finished_ || finish;
-      } else {
-        next = &results_.front();
-      }
     }
-    if (next != nullptr) StartWrite(next);
-    if (finish) Finish(ToGrpc(*end_));
+    Advance();
   }
 
   void OnCancel() override {
-    engine_.Abort(stream_);
+    std::shared_ptr<EngineThread::Stream> stream;
+    {
+      absl::MutexLock lock(&mutex_);
+      stream = stream_;
+    }
+    if (stream != nullptr) engine_.Abort(stream);
     End(absl::CancelledError("the stream broke"));
   }
 
   void OnDone() override {
-    engine_.Abort(stream_);
-    LogInfo("owner_left", {{"peer", owner_}, {"status", end_ ? end_->ToString() : "OK"}});
+    if (stream_ != nullptr) {
+      engine_.Abort(stream_);
+      LogInfo("owner_left", {{"peer", peer_}, {"status", end_->ToString()}});
+    }
     stream_.reset();
     self_.reset();
   }
 
  private:
+  // Becomes the owner, now or within kLeaseRetries: when a router's stream broke and it came back
+  // on the same connection, gRPC may report the new call before the end of the old one.
+  void TakeLease(int retries_left) {
+    absl::Status refused;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (end_.has_value()) return;
+      auto stream = engine_.Open(
+          peer_, {.on_result = [self = self_](proto::StepResult r) { self->Send(std::move(r)); },
+                  .on_end = [self = self_](const absl::Status& status) { self->End(status); }});
+      refused = stream.status();
+      if (stream.ok()) {
+        stream_ = *std::move(stream);
+        writing_ = true;  // holds Finish back until the first operations are started
+      }
+    }
+    if (refused.ok()) {
+      LogInfo("owner_connected", {{"peer", peer_}});
+      StartSendInitialMetadata();  // tells the router that it is the owner
+      StartRead(&plan_);
+      Advance();
+    } else if (retries_left > 0) {
+      lease_alarm_.Set(std::chrono::system_clock::now() + kLeaseRetryInterval,
+                       [self = self_, retries_left](bool) { self->TakeLease(retries_left - 1); });
+    } else {
+      LogWarning("owner_refused", {{"peer", peer_}, {"reason", std::string(refused.message())}});
+      End(refused);
+    }
+  }
+
   // Writes a result after those before it.
   void Send(proto::StepResult result) {
-    const proto::StepResult* next = nullptr;
-    bool overflow = false;
+    bool idle = false, overflow = false;
     {
       absl::MutexLock lock(&mutex_);
       if (end_.has_value()) return;
       overflow = results_.size() >= kMaxPlansInFlight;
       if (!overflow) results_.push_back(std::move(result));
-      if (!writing_) next = &results_.front();
+      idle = !writing_;
       writing_ = true;
     }
-    if (next != nullptr) StartWrite(next);
+    if (idle) Advance();
     if (overflow) {
       engine_.Abort(stream_);
       End(absl::ResourceExhaustedError(Concat("unread results exceed ", kMaxPlansInFlight)));
@@ -134,22 +145,43 @@ class RunCall : public grpc::ServerBidiReactor<proto::StepPlan, proto::StepResul
       absl::MutexLock lock(&mutex_);
       if (end_.has_value()) return;
       end_ = status;
-      if (writing_) return;  // OnWriteDone finishes
-      finished_ = true;
+      if (writing_) return;  // Advance finishes
+      writing_ = true;
     }
-    Finish(ToGrpc(status));
+    Advance();
+  }
+
+  // Called by who set writing_ or saw the end of a write: the next write, else Finish, else rest.
+  void Advance() {
+    const proto::StepResult* next = nullptr;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!results_.empty()) {
+        next = &results_.front();
+      } else if (!end_.has_value()) {
+        writing_ = false;
+        return;
+      }
+      // Else writing_ stays: nothing may follow Finish.
+    }
+    if (next != nullptr) {
+      StartWrite(next);
+    } else {
+      Finish(ToGrpc(*end_));
+    }
   }
 
   EngineThread& engine_;
+  const std::string peer_;
   std::shared_ptr<RunCall> self_;  // until OnDone: gRPC holds a plain pointer
-  std::shared_ptr<EngineThread::Stream> stream_;
-  std::string owner_;
+  grpc::Alarm lease_alarm_;
   proto::StepPlan plan_;  // being read
   absl::Mutex mutex_;
+  // Set once; read without the mutex by what can only come later.
+  std::shared_ptr<EngineThread::Stream> stream_;
+  std::optional<absl::Status> end_;
   std::deque<proto::StepResult> results_ ABSL_GUARDED_BY(mutex_);  // the first is being written
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<absl::Status> end_;  // set once, under mutex_
 };
 
 // Streams the model's files, one after the other in chunks.
@@ -219,11 +251,9 @@ class WorkerService::Impl : public proto::Worker::CallbackService {
 
   grpc::ServerBidiReactor<proto::StepPlan, proto::StepResult>* Run(
       grpc::CallbackServerContext* context) override {
-    const auto call = std::make_shared<RunCall>(engine_thread_);
-    const absl::Status status = call->Begin(context->peer());
-    if (status.ok()) return call.get();
-    LogWarning("owner_refused", {{"peer", context->peer()}, {"reason", status.message().data()}});
-    return new RefusedRun(status);
+    const auto call = std::make_shared<RunCall>(engine_thread_, context->peer());
+    call->Begin();
+    return call.get();
   }
 
   // The port, or 0 when it cannot listen.
@@ -260,10 +290,15 @@ class WorkerService::Impl : public proto::Worker::CallbackService {
 
 absl::StatusOr<std::unique_ptr<WorkerService>> WorkerService::Start(
     const std::string& address, Engine& engine, std::map<std::string, std::string> model_files) {
+  // The library's own lines repeat what our errors say.
+  gpr_set_log_function([](gpr_log_func_args* args) {
+    LogDebug("grpc", {{"message", args->message}});
+  });
   auto impl = std::make_unique<Impl>(engine, std::move(model_files));
   const int port = impl->Listen(address);
   if (port == 0) {
-    return absl::InvalidArgumentError(Concat("cannot listen on ", address));
+    return absl::InvalidArgumentError(
+        Concat("cannot listen on ", address, ": in use, or no address of this machine"));
   }
   const std::string host = address.substr(0, address.rfind(':'));
   return std::unique_ptr<WorkerService>(
