@@ -35,16 +35,16 @@ struct SamplingParams {
   float repetition_penalty = 1;
   float presence_penalty = 0;
   float frequency_penalty = 0;
-  std::vector<std::pair<int32_t, float>> logit_bias;
+  std::vector<std::pair<int32_t, float>> logit_bias = {};
   int64_t seed = 0;
-  std::vector<int32_t> stop_token_ids;
+  std::vector<int32_t> stop_token_ids = {};
   int min_tokens = 0;
 };
 
 // One row of logits to sample from, or only to report on.
 struct SampleRow {
   const SamplingParams* params = nullptr;
-  std::span<const int32_t> tokens;  // prompt, then output so far
+  std::span<const int32_t> tokens = {};  // prompt, then output so far
   int num_prompt_tokens = 0;
   bool draw = true;           // false: logprobs of target_token only
   int32_t target_token = -1;  // with draw = false
@@ -53,9 +53,9 @@ struct SampleRow {
 
 struct SampledToken {
   int32_t token = -1;
-  float logprob = 0;                           // with num_logprobs >= 0
-  int rank = 0;                                // 1 = most likely
-  std::vector<std::pair<int32_t, float>> top;  // by falling probability, ties by smaller id
+  float logprob = 0;                                // with num_logprobs >= 0
+  int rank = 0;                                     // 1 = most likely
+  std::vector<std::pair<int32_t, float>> top = {};  // by falling probability, ties by smaller id
 };
 
 }  // namespace weightless::kernels

@@ -94,6 +94,7 @@ void StoreKv(const KvLayout& layout, const KvCells& to, int64_t slot, const BF16
   for (int64_t i = 0; i < layout.head_dim / 2; ++i) {
     __builtin_memcpy(to.k + i * kStepCells, k + 2 * i, sizeof(uint32_t));
   }
+  for (int64_t i = layout.head_dim / 2; i < layout.k_steps(); ++i) to.k[i * kStepCells] = 0;
   for (int64_t p = 0; p < layout.v_panels(); ++p) {
     BF16 lanes[16];
     Simd::Store(lanes, Simd::Load(v + p * 16));
