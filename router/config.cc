@@ -1,0 +1,85 @@
+#include "router/config.h"
+
+#include <charconv>
+#include <string_view>
+
+#include "common/concat.h"
+#include "common/log.h"
+#include "common/status.h"
+
+namespace weightless::router {
+namespace {
+
+absl::Status CheckRange(std::string_view flag, int64_t value, int64_t min, int64_t max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      Concat("--", flag, " ", value, " is not in [", min, ", ", max, "]"));
+}
+
+absl::Status CheckPositive(std::string_view flag, absl::Duration value) {
+  if (value > absl::ZeroDuration() && value <= absl::Hours(24 * 365)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      Concat("--", flag, " ", absl::ToDoubleSeconds(value), " is not a number of seconds above 0"));
+}
+
+absl::Status CheckWorker(std::string_view address) {
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon != std::string_view::npos && colon > 0) {
+    const std::string_view digits = address.substr(colon + 1);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+    if (error != std::errc() || end != digits.data() + digits.size()) port = 0;
+  }
+  if (port >= 1 && port <= 65535) return absl::OkStatus();
+  return absl::InvalidArgumentError(Concat("--worker ", Quoted(address), " is not host:port"));
+}
+
+absl::Status ValidateHttp(const HttpOptions& http) {
+  RETURN_IF_ERROR(CheckRange("http-threads", http.num_threads, 1, 64));
+  RETURN_IF_ERROR(CheckRange("max-connections", http.max_connections, 1, 1000000));
+  RETURN_IF_ERROR(CheckRange("max-body-bytes", http.max_body_bytes, 1024, int64_t{1} << 30));
+  RETURN_IF_ERROR(CheckRange("max-header-bytes", http.max_header_bytes, 1024, 1 << 20));
+  RETURN_IF_ERROR(CheckRange("max-header-fields", http.max_header_fields, 8, 10000));
+  RETURN_IF_ERROR(CheckPositive("header-timeout", http.header_timeout));
+  RETURN_IF_ERROR(CheckPositive("body-timeout", http.body_timeout));
+  RETURN_IF_ERROR(CheckPositive("idle-timeout", http.idle_timeout));
+  RETURN_IF_ERROR(CheckPositive("write-timeout", http.write_timeout));
+  return CheckPositive("keep-alive-interval", http.keep_alive_interval);
+}
+
+}  // namespace
+
+absl::Status Validate(const RouterConfig& config) {
+  if (config.workers.empty()) {
+    return absl::InvalidArgumentError("--worker is missing: name at least one worker, host:port");
+  }
+  for (size_t i = 0; i < config.workers.size(); ++i) {
+    RETURN_IF_ERROR(CheckWorker(config.workers[i]));
+    for (size_t j = 0; j < i; ++j) {
+      if (config.workers[i] == config.workers[j]) {
+        return absl::InvalidArgumentError(
+            Concat("--worker ", Quoted(config.workers[i]), " is there twice"));
+      }
+    }
+  }
+  RETURN_IF_ERROR(CheckRange("port", config.port, 0, 65535));
+  RETURN_IF_ERROR(CheckRange("metrics-port", config.metrics_port, -1, 65535));
+  RETURN_IF_ERROR(CheckRange("plan-ahead", config.plan_ahead, 1, 64));
+  RETURN_IF_ERROR(CheckRange("max-chunk-tokens", config.max_chunk_tokens, 0, 1 << 20));
+  RETURN_IF_ERROR(CheckRange("max-queued", config.max_queued, 1, 1000000));
+  RETURN_IF_ERROR(CheckPositive("step-timeout", config.step_timeout));
+  RETURN_IF_ERROR(CheckRange("max-requests-per-key", config.max_requests_per_key, 0, 1000000));
+  RETURN_IF_ERROR(ValidateHttp(config.http));
+  RETURN_IF_ERROR(CheckPositive("drain-timeout", config.drain_timeout));
+  if (config.request_timeout < absl::ZeroDuration() || config.stream_delay < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError("--request-timeout or --stream-delay-ms is below 0");
+  }
+  LogLevel level;
+  if (!ParseLogLevel(config.log_level, level)) {
+    return absl::InvalidArgumentError(Concat("--log-level ", Quoted(config.log_level),
+                                             " is none of debug, info, warning, error"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weightless::router

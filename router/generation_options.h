@@ -1,0 +1,59 @@
+// What a generation request may ask for beyond its prompt: the fields chat and text completions
+// share.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace weightless::router {
+
+class FieldReader;
+
+// Absent means that the request did not say; the model's generation config may then.
+struct GenerationOptions {
+  std::string model;
+  int n = 1;
+  std::optional<int64_t> max_tokens;
+  int64_t min_tokens = 0;
+
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  std::optional<int64_t> top_k;  // 0 = all
+  double presence_penalty = 0, frequency_penalty = 0;
+  std::map<int32_t, double> logit_bias;
+  std::optional<int64_t> seed;
+
+  std::vector<std::string> stop;
+  std::vector<int32_t> stop_token_ids;
+  bool include_stop_str_in_output = false;
+  bool ignore_eos = false;
+  bool skip_special_tokens = true;
+
+  std::optional<int> logprobs;  // alternatives per output token
+  std::optional<int> prompt_logprobs;
+  bool return_token_ids = false;
+
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage_stats = false;
+
+  int priority = 0;
+  std::string cache_salt;
+  int num_unknown_fields = 0;
+};
+
+// Names a request may use for the model, and the bounds its token ids have.
+struct RequestLimits {
+  int vocab_size = 0;
+  int max_sequences = 0;  // prompts * n
+};
+
+// Reads the shared fields of a body; errors stick in `reader`. Fields that only one of the two
+// kinds has (logprobs, echo) are left to it.
+GenerationOptions ReadGenerationOptions(FieldReader& reader, const RequestLimits& limits);
+
+}  // namespace weightless::router

@@ -1,0 +1,43 @@
+// The HTTP/1.1 server: listeners, threads and connections.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/metrics.h"
+#include "router/http_message.h"
+#include "router/http_options.h"
+
+namespace weightless::router {
+
+// Thread-safe. What it is given outlives it.
+class HttpServer {
+ public:
+  HttpServer(const HttpOptions& options, HttpHandler& handler, const Clock& clock,
+             RouterMetrics& metrics);
+  ~HttpServer();  // stops
+
+  // Binds, and serves from now on. Once only. kUnavailable names host:port and the reason.
+  absl::Status Listen(const std::string& host, int port);
+  // The port that was bound.
+  int port() const;
+
+  // Connections close after the answer they are giving.
+  void BeginDrain();
+  // Waits until no request is under way; false when some are at the deadline.
+  bool WaitUntilIdle(absl::Time deadline);
+  // Ends every connection and joins the threads.
+  void Stop();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Raises the soft limit of open files to the hard one; returns the limit now in force.
+int64_t RaiseFileLimit();
+
+}  // namespace weightless::router

@@ -1,0 +1,103 @@
+#include "router/router.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "common/clock.h"
+#include "common/concat.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/status.h"
+#include "router/auth.h"
+#include "router/delayed_worker_client.h"
+#include "router/engine_loop.h"
+#include "router/grpc_worker_client.h"
+#include "router/http_server.h"
+#include "router/routes.h"
+
+namespace weightless::router {
+namespace {
+
+// For the last bytes of answers that are complete when the drain ends.
+constexpr absl::Duration kFlushTime = absl::Seconds(2);
+
+std::vector<WorkerEndpoint> MakeEndpoints(const RouterConfig& config) {
+  std::vector<WorkerEndpoint> endpoints;
+  for (const std::string& address : config.workers) {
+    std::unique_ptr<WorkerClient> client = MakeGrpcWorkerClient(address);
+    if (config.stream_delay > absl::ZeroDuration()) {
+      client = MakeDelayedWorkerClient(std::move(client), config.stream_delay);
+    }
+    endpoints.push_back({address, std::move(client)});
+  }
+  return endpoints;
+}
+
+EngineConfig MakeEngineConfig(const RouterConfig& config) {
+  EngineConfig engine;
+  engine.plan_ahead = config.plan_ahead;
+  engine.max_chunk_tokens = config.max_chunk_tokens;
+  engine.max_queued = config.max_queued;
+  engine.step_timeout = config.step_timeout;
+  return engine;
+}
+
+void LogConfig(const RouterConfig& config, int64_t file_limit) {
+  LogInfo("starting", {{"workers", absl::StrJoin(config.workers, ",")},
+                       {"host", config.host},
+                       {"port", config.port},
+                       {"http_threads", config.http.num_threads},
+                       {"max_connections", config.http.max_connections},
+                       {"file_limit", file_limit},
+                       {"keys", config.api_key_file.empty() ? "none" : "required"},
+                       {"max_requests_per_key", config.max_requests_per_key},
+                       {"plan_ahead", config.plan_ahead},
+                       {"max_queued", config.max_queued}});
+}
+
+std::string Address(const std::string& host, int port) { return Concat(host, ":", port); }
+
+}  // namespace
+
+absl::Status RunRouter(const RouterConfig& config, const std::function<void()>& wait_for_stop) {
+  RETURN_IF_ERROR(Validate(config));
+  LogLevel level = LogLevel::kInfo;
+  if (ParseLogLevel(config.log_level, level)) SetLogLevel(level);
+  ApiKeys keys;
+  if (!config.api_key_file.empty()) {
+    ASSIGN_OR_RETURN(keys, ApiKeys::Load(config.api_key_file));
+  }
+  LogConfig(config, RaiseFileLimit());
+
+  // Later ones use earlier ones, and go first.
+  const RealClock clock;
+  RouterMetrics metrics;
+  EngineLoop engine(MakeEngineConfig(config), MakeEndpoints(config), metrics, clock);
+  Routes routes(config, std::move(keys), engine, clock, metrics);
+  HttpServer server(config.http, routes, clock, metrics);
+  RETURN_IF_ERROR(server.Listen(config.host, config.port));
+  MetricsRoutes metrics_routes(metrics);
+  HttpOptions metrics_options = config.http;
+  metrics_options.num_threads = 1;
+  HttpServer metrics_server(metrics_options, metrics_routes, clock, metrics);
+  if (config.metrics_port >= 0) {
+    RETURN_IF_ERROR(metrics_server.Listen(config.host, config.metrics_port));
+    LogInfo("metrics_listening", {{"address", Address(config.host, metrics_server.port())}});
+  }
+  LogInfo("listening", {{"address", Address(config.host, server.port())}});
+
+  wait_for_stop();
+  const absl::Time deadline = clock.Now() + config.drain_timeout;
+  LogInfo("draining", {{"timeout_s", absl::ToDoubleSeconds(config.drain_timeout)}});
+  routes.BeginDrain();
+  server.BeginDrain();
+  engine.Drain(deadline);
+  const bool all_sent = server.WaitUntilIdle(std::max(deadline, clock.Now() + kFlushTime));
+  LogInfo("drained", {{"all_sent", all_sent ? "yes" : "no"}});
+  return absl::OkStatus();
+}
+
+}  // namespace weightless::router
