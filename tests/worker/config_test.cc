@@ -1,0 +1,70 @@
+#include "worker/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace weightless::worker {
+namespace {
+
+using testing::HasSubstr;
+
+WorkerConfig Valid() {
+  WorkerConfig config;
+  config.model = "somewhere";
+  return config;
+}
+
+void ExpectInvalid(const WorkerConfig& config, const char* message) {
+  const absl::Status status = Validate(config);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+}
+
+TEST(WorkerConfigTest, AcceptsAddressesWithAPort) {
+  for (const char* address : {"127.0.0.1:0", "0.0.0.0:65535", "localhost:50051", "[::1]:1"}) {
+    WorkerConfig config = Valid();
+    config.listen = address;
+    EXPECT_EQ(Validate(config), absl::OkStatus()) << address;
+  }
+}
+
+TEST(WorkerConfigTest, RefusesAddressesWithoutAPort) {
+  for (const char* address : {"", "host", "host:", ":80", "host:65536", "host:-1", "host:8x"}) {
+    WorkerConfig config = Valid();
+    config.listen = address;
+    ExpectInvalid(config, "is not host:port");
+  }
+}
+
+TEST(WorkerConfigTest, NamesTheFlagThatIsWrong) {
+  WorkerConfig config = Valid();
+  config.model.clear();
+  ExpectInvalid(config, "--model is missing");
+  config = Valid();
+  config.dtype = "int8";
+  ExpectInvalid(config, "--dtype \"int8\"");
+  config = Valid();
+  config.kernels = "sse";
+  ExpectInvalid(config, "--kernels \"sse\"");
+  config = Valid();
+  config.threads = -1;
+  ExpectInvalid(config, "--threads -1 is outside 0 .. 1024");
+  config = Valid();
+  config.log_level = "loud";
+  ExpectInvalid(config, "--log-level \"loud\"");
+}
+
+TEST(WorkerConfigTest, MakesTheBackendThatIsAskedFor) {
+  WorkerConfig config = Valid();
+  config.kernels = "reference";
+  config.dtype = "float32";
+  const auto backend = MakeBackend(config);
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  EXPECT_EQ((*backend)->activation_type(), weightless::kernels::DType::kF32);
+  EXPECT_EQ((*backend)->numerics(), "reference/float32");
+}
+
+}  // namespace
+}  // namespace weightless::worker
