@@ -84,6 +84,7 @@ proto::Description FakeDescription(const FakeModel& model, const proto::Geometry
   card.set_architecture("Gemma3ForCausalLM");
   card.set_vocab_size(static_cast<uint32_t>(model.vocab_size));
   card.set_num_layers(1);
+  card.add_eos_token_ids(model.eos_token);
   card.set_weight_identity("fake");
   *description.mutable_geometry() = geometry;
   description.mutable_device()->set_kind("cpu");

@@ -22,6 +22,7 @@ namespace weightless::testing {
 
 struct FakeModel {
   int vocab_size = 1000;
+  int32_t eos_token = 5;     // as described
   int32_t first_token = 0;   // tokens are drawn from first_token .. vocab_size - 1
   int stop_one_in = 0;       // about one draw in so many is the first stop token; 0: none
   bool check_blocks = true;  // false: for speed, block contents are not looked at
