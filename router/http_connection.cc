@@ -5,37 +5,29 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
-#include <charconv>
 #include <optional>
-#include <vector>
 
 #include "common/concat.h"
 #include "common/log.h"
 #include "router/api_error.h"
 #include "router/http_head.h"
+#include "router/http_parser.h"
 #include "router/http_wake.h"
 
 namespace weightless::router {
 namespace {
 
 namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = beast::http;
 using asio::awaitable;
 using asio::use_awaitable;
 using boost::system::error_code;
 using tcp = asio::ip::tcp;
 
-constexpr size_t kReadBytes = 4096;          // of a header at first
-constexpr size_t kBodyReadBytes = 64 << 10;  // of a body at once
+constexpr size_t kReadBytes = 64 << 10;  // at once
 constexpr size_t kMaxPipelinedBytes = 64 << 10;
 constexpr size_t kMaxDiscardBytes = 64 << 10;  // of a refused body, to keep the connection
 constexpr size_t kMaxLingerBytes = 1 << 20;
@@ -108,7 +100,6 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
  private:
   enum class Waiting { kNothing, kReading, kWriting, kSilence };
-  using Parser = http::request_parser<http::string_body>;
 
   static awaitable<void> Hold(std::shared_ptr<Connection> self) { co_await self->Run(); }
   awaitable<void> Run();
@@ -117,12 +108,11 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   awaitable<bool> ReadRequest();
   awaitable<bool> ReadHeader();
   awaitable<bool> ReadBody();
-  awaitable<size_t> ReadSome(size_t max_bytes);
-  awaitable<bool> CheckHead();
+  awaitable<bool> ReadMore(std::string_view what, absl::Duration limit);
+  awaitable<bool> ReadSome();
+  bool Parse();
   awaitable<bool> RefuseHead(HttpResponse refusal);
   awaitable<void> RefuseAndClose(HttpResponse refusal);
-  awaitable<void> RefuseParse(error_code ec);
-  awaitable<void> RefuseLate(std::string_view what, absl::Duration limit);
 
   awaitable<void> AnswerRequest();
   awaitable<Answer> Handle();
@@ -147,10 +137,9 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   HttpShared& shared_;
   const std::function<void(HttpConnection*)> on_end_;
 
-  beast::flat_buffer buffer_;  // read and not parsed yet
-  std::optional<Parser> parser_;
-  RequestHead head_;
-  int version_ = 11;
+  std::string input_;  // read and not parsed yet
+  std::optional<HttpParser> parser_;
+  std::string request_id_;
 
   std::shared_ptr<Waker> waker_;
   Event event_;
@@ -211,113 +200,117 @@ void Connection::Tick(absl::Time now) {
   }
 }
 
-// Reads one request and keeps its parts in head_. False: there is none, or it has been refused and
-// the connection ends. A refusal that lets the connection live reads the next one.
+// Reads one request. False: there is none, or it has been refused and the connection ends. A
+// refusal that lets the connection live reads the next one.
 awaitable<bool> Connection::ReadRequest() {
   for (;;) {
-    parser_.emplace();
-    parser_->header_limit(static_cast<uint32_t>(shared_.options.max_header_bytes));
-    parser_->body_limit(static_cast<uint64_t>(shared_.options.max_body_bytes));
-    timed_out_ = false;
+    parser_.emplace(shared_.options);
+    request_id_.clear();
     const bool has_header = co_await ReadHeader();
     if (!has_header) co_return false;
-    const bool is_accepted = co_await CheckHead();
-    if (!is_accepted) {
-      if (!keep_alive_ || peer_left_) co_return false;
+    request_id_ = parser_->head().request.request_id;
+    keep_alive_ = parser_->keep_alive() && !shared_.draining;
+    if (auto refusal = shared_.handler.CheckHead(parser_->head().request)) {
+      const bool goes_on = co_await RefuseHead(*std::move(refusal));
+      if (!goes_on) co_return false;
       continue;
     }
     const bool has_body = co_await ReadBody();
     if (!has_body) co_return false;
-    head_.request.body = std::move(parser_->get().body());
-    head_.request.received_at = shared_.clock.Now();
-    if (buffer_.size() == 0 && buffer_.capacity() > 2 * kReadBytes) buffer_ = beast::flat_buffer();
+    HttpRequest& request = parser_->head().request;
+    request.body = parser_->TakeBody();
+    request.received_at = shared_.clock.Now();
+    if (input_.empty()) input_.shrink_to_fit();
     co_return true;
   }
 }
 
-awaitable<size_t> Connection::ReadSome(size_t max_bytes) {
-  const auto space = buffer_.prepare(max_bytes);
-  error_code ec;
-  size_t num_bytes = socket_.read_some(space, ec);
-  if (ec == asio::error::would_block) {
-    num_bytes = co_await socket_.async_read_some(space, asio::redirect_error(use_awaitable, ec));
-  }
-  buffer_.commit(num_bytes);
-  co_return num_bytes;
-}
-
 awaitable<bool> Connection::ReadHeader() {
-  head_ = {};
-  if (buffer_.size() == 0) {
+  if (input_.empty()) {
     Await(Waiting::kReading, shared_.options.idle_timeout);
-    const size_t num_bytes = co_await ReadSome(kReadBytes);
-    if (num_bytes == 0) co_return false;
+    const bool has_input = co_await ReadSome();
+    if (!has_input) co_return false;
   }
   Await(Waiting::kReading, shared_.options.header_timeout);
-  error_code ec;
-  for (;;) {
-    buffer_.consume(parser_->put(buffer_.data(), ec));
-    if (ec && ec != http::error::need_more) {
-      co_await RefuseParse(ec);
-      co_return false;
-    }
-    if (parser_->is_header_done()) break;
-    const size_t num_bytes = co_await ReadSome(kReadBytes);
-    if (timed_out_) co_await RefuseLate("header", shared_.options.header_timeout);
-    if (timed_out_ || num_bytes == 0) co_return false;
+  while (Parse() && parser_->state() == HttpParser::State::kHeader) {
+    const bool has_input = co_await ReadMore("header", shared_.options.header_timeout);
+    if (!has_input) co_return false;
   }
   AwaitNothing();
-  co_return true;
+  if (parser_->state() != HttpParser::State::kRefused) co_return true;
+  HttpResponse refusal = parser_->refusal();
+  co_await RefuseAndClose(std::move(refusal));
+  co_return false;
 }
 
-// Looks at a complete header: what the grammar allows and we do not, then what the routes say.
-// False when the request has been refused.
-awaitable<bool> Connection::CheckHead() {
-  const auto& message = parser_->get();
-  version_ = static_cast<int>(message.version());
-  keep_alive_ = parser_->keep_alive() && !shared_.draining;
-  std::vector<HeaderField> fields;
-  for (const auto& field : message) {
-    fields.push_back({{field.name_string().data(), field.name_string().size()},
-                      {field.value().data(), field.value().size()}});
+awaitable<bool> Connection::ReadBody() {
+  Await(Waiting::kReading, shared_.options.body_timeout);
+  if (parser_->state() == HttpParser::State::kBody && parser_->head().expects_continue &&
+      input_.empty()) {
+    WriteNow({"HTTP/1.1 100 Continue\r\n\r\n"});
+    const bool is_sent = co_await WriteRest();
+    if (!is_sent) co_return false;
+    Await(Waiting::kReading, shared_.options.body_timeout);
   }
-  if (fields.size() > static_cast<size_t>(shared_.options.max_header_fields)) {
-    HttpResponse refusal =
-        RefusalResponse(431, "header_too_large",
-                        Concat("the header has ", fields.size(), " fields, more than ",
-                               shared_.options.max_header_fields));
-    co_await RefuseAndClose(std::move(refusal));
-    co_return false;
+  while (parser_->state() == HttpParser::State::kBody) {
+    if (Parse() && parser_->state() == HttpParser::State::kBody) {
+      const bool has_input = co_await ReadMore("body", shared_.options.body_timeout);
+      if (!has_input) co_return false;
+    }
   }
-  const std::string_view method(message.method_string().data(), message.method_string().size());
-  const std::string_view target(message.target().data(), message.target().size());
-  absl::StatusOr<RequestHead> head = ReadRequestHead({method, target, version_, fields});
-  if (!head.ok()) {
-    HttpResponse refusal = ErrorResponse(head.status());
-    if (head.status().code() == absl::StatusCode::kUnimplemented) refusal.status = 417;
-    co_await RefuseAndClose(std::move(refusal));
-    co_return false;
-  }
-  head_ = *std::move(head);
-  if (auto refusal = shared_.handler.CheckHead(head_.request)) {
-    co_await RefuseHead(*std::move(refusal));
-    co_return false;
-  }
-  co_return true;
+  AwaitNothing();
+  if (parser_->state() == HttpParser::State::kDone) co_return true;
+  HttpResponse refusal = parser_->refusal();
+  co_await RefuseAndClose(std::move(refusal));
+  co_return false;
 }
 
-// Answers before the body is read. A short body is then skipped, for a long one it is not worth it.
+// Parses what has been read. False when the request is refused.
+bool Connection::Parse() {
+  input_.erase(0, parser_->Read(input_));
+  return parser_->state() != HttpParser::State::kRefused;
+}
+
+// False when the client has gone, or was late and has been told.
+awaitable<bool> Connection::ReadMore(std::string_view what, absl::Duration limit) {
+  const bool has_input = co_await ReadSome();
+  if (timed_out_) {
+    HttpResponse refusal = RefusalResponse(
+        408, "request_timeout",
+        Concat("the ", what, " was not complete after ", absl::ToDoubleSeconds(limit), " s"));
+    co_await RefuseAndClose(std::move(refusal));
+  }
+  co_return has_input && !timed_out_;
+}
+
+// Appends to input_; false at the end of the input. An idle connection holds no buffer.
+awaitable<bool> Connection::ReadSome() {
+  static thread_local std::array<char, kReadBytes> scratch;
+  for (;;) {
+    error_code ec;
+    const size_t num_bytes = socket_.read_some(asio::buffer(scratch), ec);
+    input_.append(scratch.data(), num_bytes);
+    if (!ec) co_return true;
+    if (ec != asio::error::would_block) co_return false;
+    co_await socket_.async_wait(tcp::socket::wait_read, asio::redirect_error(use_awaitable, ec));
+    if (ec) co_return false;
+  }
+}
+
+// Answers before the body is read; false when the connection ends with that. A short body is
+// skipped, for a long one it is not worth it.
 awaitable<bool> Connection::RefuseHead(HttpResponse refusal) {
-  const auto length = parser_->content_length();
-  const bool is_short = parser_->is_done() || (length && *length <= kMaxDiscardBytes);
-  if (!is_short || head_.expects_continue) {
+  const bool is_short =
+      parser_->state() == HttpParser::State::kDone ||
+      parser_->content_length().value_or(kMaxDiscardBytes + 1) <= kMaxDiscardBytes;
+  if (!is_short || parser_->head().expects_continue) {
     co_await RefuseAndClose(std::move(refusal));
     co_return false;
   }
   const bool has_body = co_await ReadBody();
   if (!has_body) co_return false;
   const bool is_sent = co_await Respond(refusal);
-  co_return is_sent;
+  co_return is_sent&& keep_alive_;
 }
 
 awaitable<void> Connection::RefuseAndClose(HttpResponse refusal) {
@@ -326,63 +319,16 @@ awaitable<void> Connection::RefuseAndClose(HttpResponse refusal) {
   co_await Respond(refusal);
 }
 
-awaitable<void> Connection::RefuseParse(error_code ec) {
-  if (ec == http::error::body_limit) {
-    return RefuseAndClose(RefusalResponse(
-        413, "body_too_large",
-        Concat("the body is larger than ", shared_.options.max_body_bytes, " bytes")));
-  }
-  if (ec == http::error::header_limit) {
-    return RefuseAndClose(RefusalResponse(
-        431, "header_too_large",
-        Concat("the header is larger than ", shared_.options.max_header_bytes, " bytes")));
-  }
-  return RefuseAndClose(
-      RefusalResponse(400, "bad_request", Concat("not an HTTP request: ", ec.message())));
-}
-
-awaitable<void> Connection::RefuseLate(std::string_view what, absl::Duration limit) {
-  return RefuseAndClose(RefusalResponse(
-      408, "request_timeout",
-      Concat("the ", what, " was not complete after ", absl::ToDoubleSeconds(limit), " s")));
-}
-
-awaitable<bool> Connection::ReadBody() {
-  if (parser_->is_done()) co_return true;
-  Await(Waiting::kReading, shared_.options.body_timeout);
-  if (head_.expects_continue && buffer_.size() == 0) {
-    WriteNow({"HTTP/1.1 100 Continue\r\n\r\n"});
-    const bool is_sent = co_await WriteRest();
-    if (!is_sent) co_return false;
-    Await(Waiting::kReading, shared_.options.body_timeout);
-  }
-  error_code ec;
-  while (!parser_->is_done()) {
-    if (buffer_.size() > 0) {
-      buffer_.consume(parser_->put(buffer_.data(), ec));
-      if (!ec) continue;
-      if (ec != http::error::need_more || buffer_.size() > kBodyReadBytes) {
-        co_await RefuseParse(ec);
-        co_return false;
-      }
-    }
-    const size_t num_bytes = co_await ReadSome(kBodyReadBytes);
-    if (timed_out_) co_await RefuseLate("body", shared_.options.body_timeout);
-    if (timed_out_ || num_bytes == 0) co_return false;
-  }
-  AwaitNothing();
-  co_return true;
-}
-
 awaitable<Answer> Connection::Handle() {
   std::function<void()> wake = [waker = waker_] { waker->Wake(); };
-  if (head_.request.body.size() < kSlowBodyBytes) {
-    co_return shared_.handler.Handle(std::move(head_.request), std::move(wake));
+  HttpRequest request = std::exchange(parser_->head().request, {});
+  if (request.body.size() < kSlowBodyBytes) {
+    co_return shared_.handler.Handle(std::move(request), std::move(wake));
   }
   Answer answer = co_await asio::co_spawn(
       shared_.slow_pool,
-      [this, &wake]() -> awaitable<Answer> {
-        co_return shared_.handler.Handle(std::move(head_.request), std::move(wake));
+      [this, &request, &wake]() -> awaitable<Answer> {
+        co_return shared_.handler.Handle(std::move(request), std::move(wake));
       },
       use_awaitable);
   co_return answer;
@@ -391,9 +337,7 @@ awaitable<Answer> Connection::Handle() {
 awaitable<void> Connection::AnswerRequest() {
   shared_.active.Enter();
   head_sent_ = false;
-  const std::string request_id = head_.request.request_id;
   Answer answer = co_await Handle();
-  head_.request.request_id = request_id;
   if (const auto* response = std::get_if<HttpResponse>(&answer)) {
     const bool is_sent = co_await Respond(*response);
     keep_alive_ = keep_alive_ && is_sent;
@@ -441,33 +385,28 @@ awaitable<bool> Connection::SendPiece(std::string_view piece, bool last) {
     HttpResponse response;
     response.content_type = "text/event-stream; charset=utf-8";
     response.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
-    keep_alive_ = keep_alive_ && version_ >= 11;
-    head = ResponseHeadText(response, {version_, keep_alive_, std::nullopt},
-                            head_.request.request_id, shared_.clock.Now());
+    keep_alive_ = keep_alive_ && parser_->version() >= 11;
+    head = ResponseHeadText(response, {parser_->version(), keep_alive_, std::nullopt}, request_id_,
+                            shared_.clock.Now());
     CountResponse(200);
   }
-  std::array<char, 18> size_line;
-  size_t size_line_len = 0;
+  std::string size_line;
   std::string_view end;
-  if (version_ >= 11) {
-    char* const size_end =
-        std::to_chars(size_line.data(), size_line.data() + 16, piece.size(), 16).ptr;
-    size_end[0] = '\r';
-    size_end[1] = '\n';
-    size_line_len = static_cast<size_t>(size_end + 2 - size_line.data());
+  if (parser_->version() >= 11) {
+    size_line = ChunkSizeLine(piece.size());
     end = last ? "\r\n0\r\n\r\n" : "\r\n";
   }
-  const std::string_view size_text(size_line.data(), size_line_len);
-  WriteNow({head, size_text, piece, end});
+  WriteNow({head, size_line, piece, end});
   const bool is_sent = co_await WriteRest();
   co_return is_sent;
 }
 
 awaitable<bool> Connection::Respond(const HttpResponse& response) {
   CountResponse(response.status);
-  const std::string head = ResponseHeadText(response, {version_, keep_alive_, response.body.size()},
-                                            head_.request.request_id, shared_.clock.Now());
-  const std::string_view body = head_.is_head ? std::string_view() : response.body;
+  const std::string head =
+      ResponseHeadText(response, {parser_->version(), keep_alive_, response.body.size()},
+                       request_id_, shared_.clock.Now());
+  const std::string_view body = parser_->head().is_head ? std::string_view() : response.body;
   WriteNow({head, body});
   const bool is_sent = co_await WriteRest();
   co_return is_sent;
@@ -510,13 +449,10 @@ awaitable<void> Connection::Linger() {
   socket_.shutdown(tcp::socket::shutdown_send, ec);
   timed_out_ = false;
   Await(Waiting::kReading, kLingerTimeout);
-  buffer_.clear();
-  size_t total = 0;
-  while (!timed_out_ && total < kMaxLingerBytes) {
-    const size_t num_bytes = co_await ReadSome(kBodyReadBytes);
-    if (num_bytes == 0) break;
-    total += num_bytes;
-    buffer_.clear();
+  for (size_t total = 0; !timed_out_ && total < kMaxLingerBytes; total += input_.size()) {
+    input_.clear();
+    const bool has_input = co_await ReadSome();
+    if (!has_input) break;
   }
   AwaitNothing();
 }
@@ -532,10 +468,11 @@ void Connection::Watch() {
 }
 
 void Connection::OnReadable() {
-  if (buffer_.size() >= kMaxPipelinedBytes) return;
+  if (input_.size() >= kMaxPipelinedBytes) return;
+  std::array<char, 4096> scratch;
   error_code ec;
-  const size_t num_bytes = socket_.read_some(buffer_.prepare(kReadBytes), ec);
-  buffer_.commit(num_bytes);
+  const size_t num_bytes = socket_.read_some(asio::buffer(scratch), ec);
+  input_.append(scratch.data(), num_bytes);
   if (ec && ec != asio::error::would_block) {
     peer_left_ = true;
     event_.Set();

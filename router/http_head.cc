@@ -1,5 +1,7 @@
 #include "router/http_head.h"
 
+#include <charconv>
+
 #include "absl/strings/match.h"
 #include "common/concat.h"
 #include "common/status.h"
@@ -177,6 +179,14 @@ std::string ResponseHeadText(const HttpResponse& response, const ResponseFraming
   }
   text += "\r\n\r\n";
   return text;
+}
+
+std::string ChunkSizeLine(size_t size) {
+  char digits[16];
+  char* const end = std::to_chars(digits, digits + sizeof(digits), size, 16).ptr;
+  std::string line(digits, end);
+  line += "\r\n";
+  return line;
 }
 
 }  // namespace weightless::router

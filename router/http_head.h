@@ -46,4 +46,7 @@ struct ResponseFraming {
 std::string ResponseHeadText(const HttpResponse& response, const ResponseFraming& framing,
                              std::string_view request_id, absl::Time now);
 
+// What stands before a chunk's bytes: their number in hex and the end of the line.
+std::string ChunkSizeLine(size_t size);
+
 }  // namespace weightless::router
