@@ -127,7 +127,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromModelFiles(
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(TokenizerParts parts,
                                                          std::string_view name) {
-  if (const absl::Status status = parts.vocabulary.CheckByteTokens(); !status.ok()) {
+  if (const absl::Status status = parts.vocabulary.CheckSpellsAnyText(); !status.ok()) {
     return Annotate(status, name);
   }
   if (!parts.vocabulary.Has(parts.bos_id)) {

@@ -20,7 +20,7 @@ struct TokenizerParts {
   int32_t bos_id = -1;
 };
 
-// Checks what holds for every source: byte tokens complete, a BOS token.
+// Checks what holds for every source: any text can be spelled, and there is a BOS token.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(TokenizerParts parts,
                                                          std::string_view name);
 

@@ -83,14 +83,18 @@ void Vocabulary::SetFlags(int32_t id, Flags flags) {
   tokens_[static_cast<size_t>(id)].flags = flags;
 }
 
-absl::Status Vocabulary::CheckByteTokens() const {
+absl::Status Vocabulary::CheckSpellsAnyText() const {
   for (size_t byte = 0; byte < byte_tokens_.size(); ++byte) {
     const int32_t id = byte_tokens_[byte];
-    if (id < 0 || flags(id).special) {
+    if (id < 0 || flags(id).special || flags(id).unused) {
       return absl::InvalidArgumentError(
           Concat("byte token <0x", absl::Hex(byte, absl::kZeroPad2),
-                 id < 0 ? "> is missing; byte fallback needs all 256" : "> is flagged special"));
+                 id < 0 ? "> is missing; byte fallback needs all 256" : "> is not a plain piece"));
     }
+  }
+  const int32_t space = Find(kSpaceMark);
+  if (space < 0 || flags(space).special || flags(space).unused) {
+    return absl::InvalidArgumentError("no piece stands for a space (U+2581)");
   }
   return absl::OkStatus();
 }

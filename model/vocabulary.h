@@ -33,8 +33,9 @@ class Vocabulary {
   absl::Status Add(int32_t id, std::string_view piece, Flags flags);
   // Replaces the flags of a piece that is there.
   void SetFlags(int32_t id, Flags flags);
-  // kInvalidArgument unless all 256 byte tokens <0x00> .. <0xFF> are there and not special.
-  absl::Status CheckByteTokens() const;
+  // kInvalidArgument unless any text can be spelled: all 256 byte tokens <0x00> .. <0xFF> and a
+  // piece for the space are there, and none is special or unused.
+  absl::Status CheckSpellsAnyText() const;
 
   // One more than the largest id.
   int32_t size() const { return static_cast<int32_t>(tokens_.size()); }

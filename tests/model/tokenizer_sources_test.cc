@@ -108,6 +108,7 @@ TEST(TokenizerSourcesTest, TokenizerJsonErrorsNameFileFieldAndValue) {
       {"\"<pad>\": 0", "\"<pad>\": 1", "model.vocab: id 1 is given to"},
       {"\"<pad>\": 0", "\"\": 0", "model.vocab: id 0 has an empty piece"},
       {"\"<0x41>\": 83", "\"<0x4G>\": 83", "byte token <0x41> is missing"},
+      {"\"\xE2\x96\x81\": ", "\"\xE2\x96\x82\": ", "no such piece: \"\\xe2\\x96\\x81\""},
       {"\"id\": 1,", "\"id\": 0,", "added_tokens[1]: id 0 is given twice"},
       {"\"id\": 1,", "\"id\": 5000,", "added_tokens[1]: piece \"<eos>\" has the ids 1 and 5000"},
       {"\"lstrip\": false", "\"lstrip\": true", "added_tokens[0]: lstrip is true"},
@@ -228,6 +229,8 @@ TEST(TokenizerSourcesTest, GgufErrorsNameFileFieldAndValue) {
                                  "a\xFF"
                                  "ab")),
               HasSubstr("not valid UTF-8"));
+  EXPECT_THAT(GgufError(Replaced(good, "\xE2\x96\x81", "\xE2\x96\x82")),
+              HasSubstr("t.gguf: no piece stands for a space (U+2581)"));
   EXPECT_THAT(GgufError(Replaced(good, "<bos>", "<b0s>")), HasSubstr("t.gguf: no <bos> token"));
   EXPECT_FALSE(Tokenizer::FromGguf(good.substr(0, good.size() - 1), "t.gguf").ok());
 
