@@ -48,3 +48,18 @@ function(weightless_test NAME)
   gtest_discover_tests(${NAME} DISCOVERY_MODE PRE_TEST
                        PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
 endfunction()
+
+# weightless_python_test(NAME [TIMEOUT seconds])
+# Runs NAME.py of the current folder against the built programs (WEIGHTLESS_BIN_DIR), with the
+# environment of scripts/test-venv where it could be made. Exit code 77 is a skip.
+function(weightless_python_test NAME)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_test(NAME ${NAME}.py COMMAND ${PROJECT_SOURCE_DIR}/scripts/test-python
+                                   ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}.py)
+  set_tests_properties(
+    ${NAME}.py PROPERTIES LABELS integration TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
+                          ENVIRONMENT WEIGHTLESS_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+endfunction()

@@ -68,7 +68,7 @@ ProbeResult GetReady(const std::string& host, int port) {
 
 Probe GrpcHealthProbe(const std::string& address) {
   grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -76,6 +76,7 @@ Probe GrpcHealthProbe(const std::string& address) {
       grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
   return [stub] {
     grpc::ClientContext context;
+    context.set_wait_for_ready(true);  // connecting makes progress only while a call waits
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(kTimeoutSeconds));
     health::HealthCheckResponse response;
     const grpc::Status status = stub->Check(&context, {}, &response);

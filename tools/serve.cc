@@ -24,6 +24,8 @@ namespace weightless::tools {
 namespace {
 
 constexpr int kUsageError = 2;
+// What a program may take to end beyond the time that running requests get.
+constexpr absl::Duration kStopMargin = absl::Seconds(15);
 
 // A flag that goes to the worker or the router as it is; they check its value.
 struct PassedFlag {
@@ -42,7 +44,14 @@ constexpr PassedFlag kWorkerFlags[] = {
 };
 constexpr PassedFlag kRouterFlags[] = {
     {"api-key-file", "file of API keys, one a line; without it no key is asked for"},
+    {"max-requests-per-key", "requests of one key under way at once"},
+    {"served-model-name", "what clients call the model"},
+    {"metrics-port", "also serve /metrics on this port, without keys"},
     {"plan-ahead", "steps in flight per worker"},
+    {"max-chunk-tokens", "prompt tokens that one step may take of one sequence"},
+    {"max-queued", "sequences that may wait"},
+    {"request-timeout", "seconds a request may take"},
+    {"http-threads", "threads that speak HTTP"},
 };
 
 struct ServeConfig {
@@ -51,6 +60,7 @@ struct ServeConfig {
   std::string host = "127.0.0.1";
   int port = 8000;
   int workers = 1;
+  double drain_timeout_s = 30;
   std::string log_level = "info";
   std::map<std::string, std::string> passed;  // values of passed flags that were given
 };
@@ -67,6 +77,10 @@ void AddFlags(CLI::App& app, ServeConfig& config) {
   app.add_option("--host", config.host, "address to listen on")->capture_default_str();
   app.add_option("--port", config.port, "port to listen on; 0: any free one")
       ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  app.add_option("--drain-timeout", config.drain_timeout_s,
+                 "seconds that running requests get after SIGTERM or Ctrl-C")
+      ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   app.add_option("--log-level", config.log_level, "debug, info, warning or error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
@@ -126,6 +140,7 @@ Program RouterProgram(const ServeConfig& config, const std::vector<int>& worker_
       Concat("--host=", config.host),
       Concat("--port=", config.port),
       Concat("--log-level=", config.log_level),
+      Concat("--drain-timeout=", config.drain_timeout_s),
   };
   AppendPassed(kRouterFlags, config, command);
   return {.name = "router",
@@ -173,6 +188,7 @@ absl::StatusOr<std::unique_ptr<model::Checkpoint>> Prepare(ServeConfig& config) 
 SupervisorOptions MakeOptions(const CLI::App& app, const ServeConfig& config,
                               const model::Checkpoint& checkpoint, LoadDisplay& display) {
   SupervisorOptions options;
+  options.stop_limit = absl::Seconds(config.drain_timeout_s) + kStopMargin;
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) {
       options.dropped_variables.push_back(EnvironmentName(name));
