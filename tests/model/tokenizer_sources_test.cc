@@ -245,5 +245,19 @@ TEST(TokenizerSourcesTest, GgufErrorsNameFileFieldAndValue) {
               HasSubstr("t.gguf: tokenizer.ggml.token_type[258] is 0, not in [1, 6]"));
 }
 
+TEST(TokenizerSourcesTest, GgufListsMergesInOrder) {
+  std::vector<WrittenPiece> pieces = SmallVocabulary();
+  for (const char* text : {"ba", "\n", "\n\n"}) pieces.push_back({.text = text});
+  const auto tokenizer =
+      Loaded(Tokenizer::FromGguf(WriteGguf(pieces, "gemma4", {"b a", "a b", "\n \n"}), "t.gguf"));
+  EXPECT_EQ(tokenizer->Encode("abab\n\n"), (std::vector<int32_t>{260, 263, 261, 265}));
+
+  const std::string at = "t.gguf: tokenizer.ggml.merges[0]";
+  EXPECT_THAT(GgufError(WriteGguf(pieces, "gpt2", {"ab"})),
+              HasSubstr(at + " is \"ab\", not two pieces"));
+  EXPECT_THAT(GgufError(WriteGguf(pieces, "gpt2", {"a z"})),
+              HasSubstr(at + ": merge of \"a\" and \"z\": no such piece: \"z\""));
+}
+
 }  // namespace
 }  // namespace weightless::model

@@ -6,6 +6,7 @@
 #include <boost/json/value.hpp>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/json.h"
@@ -118,6 +119,17 @@ TEST(TokenizerTest, AnyBytesRoundTrip) {
     }
     EXPECT_EQ(joined, expected);
   }
+}
+
+TEST(TokenizerTest, ThreadsShareOneTokenizer) {
+  const std::string text = ReadFile(SourcePath("tests/golden/tiny-heldout.txt")).substr(0, 40'000);
+  const Ids expected = TinyFromJson()->Encode(text);
+  const std::unique_ptr<Tokenizer> shared = TinyFromJson();
+  std::vector<Ids> results(4);
+  std::vector<std::thread> threads;
+  for (Ids& result : results) threads.emplace_back([&] { result = shared->Encode(text); });
+  for (std::thread& thread : threads) thread.join();
+  for (const Ids& result : results) EXPECT_EQ(result, expected);
 }
 
 TEST(TokenizerTest, PicksTheBestOfTheModelFiles) {

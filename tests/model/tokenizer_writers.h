@@ -95,7 +95,10 @@ inline std::string GgufArrayField(std::string_view key, uint32_t type, size_t si
   return GgufString(key) + LittleEndian(9, 4) + LittleEndian(type, 4) + LittleEndian(size, 8);
 }
 
-inline std::string WriteGguf(const std::vector<WrittenPiece>& pieces) {
+// model: "llama", or a name that takes listed merges, each "left right".
+inline std::string WriteGguf(const std::vector<WrittenPiece>& pieces,
+                             const std::string& model = "llama",
+                             const std::vector<std::string>& listed = {}) {
   std::string tokens = GgufArrayField("tokenizer.ggml.tokens", 8, pieces.size());
   std::string scores = GgufArrayField("tokenizer.ggml.scores", 6, pieces.size());
   std::string types = GgufArrayField("tokenizer.ggml.token_type", 5, pieces.size());
@@ -112,8 +115,10 @@ inline std::string WriteGguf(const std::vector<WrittenPiece>& pieces) {
     scores += LittleEndian(std::bit_cast<uint32_t>(score), 4);
     types += LittleEndian(static_cast<uint64_t>(type), 4);
   }
-  return "GGUF" + LittleEndian(3, 4) + LittleEndian(0, 8) + LittleEndian(4, 8) +
-         GgufStringField("tokenizer.ggml.model", "llama") + tokens + scores + types;
+  std::string merges = GgufArrayField("tokenizer.ggml.merges", 8, listed.size());
+  for (const std::string& merge : listed) merges += GgufString(merge);
+  return "GGUF" + LittleEndian(3, 4) + LittleEndian(0, 8) + LittleEndian(5, 8) +
+         GgufStringField("tokenizer.ggml.model", model) + tokens + scores + types + merges;
 }
 
 }  // namespace weightless::model
