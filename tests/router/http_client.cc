@@ -1,0 +1,194 @@
+#include "tests/router/http_client.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "common/concat.h"
+
+namespace weightless::router {
+namespace {
+
+constexpr int kPatienceMs = 20000;
+
+RouterConfig TestConfig(RouterConfig config) {
+  config.http.tick = absl::Milliseconds(5);
+  return config;
+}
+
+std::string Lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+}  // namespace
+
+TestServer::TestServer(RouterConfig router_config, ApiKeys keys)
+    : config(TestConfig(std::move(router_config))),
+      dispatcher(TinyModel()),
+      routes(config, std::move(keys), dispatcher, clock, metrics),
+      server(config.http, routes, clock, metrics) {
+  clock.Advance(absl::Seconds(1700000000));
+  const absl::Status status = server.Listen("127.0.0.1", 0);
+  CHECK(status.ok());
+}
+
+HttpClient::HttpClient(const TestServer& server, int receive_buffer_bytes) {
+  socket_ = socket(AF_INET, SOCK_STREAM, 0);
+  if (receive_buffer_bytes > 0) {
+    setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer_bytes, sizeof(int));
+  }
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(server.server.port()));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  CHECK(connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+}
+
+HttpClient::~HttpClient() {
+  if (socket_ >= 0) close(socket_);
+}
+
+void HttpClient::Leave(bool hard) {
+  const linger reset{.l_onoff = 1, .l_linger = 0};
+  if (hard) setsockopt(socket_, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+  close(socket_);
+  socket_ = -1;
+}
+
+bool HttpClient::Send(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(sent));
+  }
+  return true;
+}
+
+// More bytes into the buffer; false at the end.
+bool HttpClient::Fill() {
+  pollfd waiting{.fd = socket_, .events = POLLIN, .revents = 0};
+  if (poll(&waiting, 1, kPatienceMs) != 1) {
+    ADD_FAILURE() << "nothing came for long; so far: " << buffer_;
+    return false;
+  }
+  char bytes[65536];
+  const ssize_t received = recv(socket_, bytes, sizeof(bytes), 0);
+  if (received <= 0) return false;
+  buffer_.append(bytes, static_cast<size_t>(received));
+  return true;
+}
+
+std::string HttpClient::Take(size_t num_bytes) {
+  while (buffer_.size() < num_bytes && Fill()) {
+  }
+  std::string taken = buffer_.substr(0, num_bytes);
+  buffer_.erase(0, taken.size());
+  return taken;
+}
+
+std::string HttpClient::ReceiveUntil(std::string_view text) {
+  size_t at = buffer_.find(text);
+  while (at == std::string::npos && Fill()) at = buffer_.find(text);
+  return Take(at == std::string::npos ? buffer_.size() : at + text.size());
+}
+
+std::string HttpClient::ReceiveAll() {
+  while (Fill()) {
+  }
+  return std::exchange(buffer_, {});
+}
+
+bool HttpClient::IsClosed() { return buffer_.empty() && !Fill(); }
+
+void HttpClient::PassTimeUntilReadable(TestServer& server) {
+  pollfd waiting{.fd = socket_, .events = POLLIN, .revents = 0};
+  int num_polls = 0;
+  while (poll(&waiting, 1, 2) == 0) {
+    server.clock.Advance(absl::Seconds(1));
+    CHECK(++num_polls < kPatienceMs / 2);
+  }
+}
+
+std::string HttpClient::ReadChunks() {
+  std::string body;
+  for (;;) {
+    const std::string line = ReceiveUntil("\r\n");
+    const size_t size = std::strtoul(line.c_str(), nullptr, 16);
+    body += Take(size);
+    if (line.empty()) return body + "(cut off)";
+    EXPECT_EQ(Take(2), "\r\n");
+    if (size == 0) return body;
+  }
+}
+
+ClientResponse HttpClient::Receive(bool is_head) {
+  ClientResponse response;
+  std::string head = ReceiveUntil("\r\n\r\n");
+  if (head.size() < 12) return response;
+  response.status = std::atoi(head.c_str() + 9);
+  size_t line = head.find("\r\n") + 2;
+  while (line + 2 < head.size()) {
+    const size_t end = head.find("\r\n", line);
+    const size_t colon = head.find(": ", line);
+    response.headers[Lower(head.substr(line, colon - line))] =
+        head.substr(colon + 2, end - colon - 2);
+    line = end + 2;
+  }
+  if (is_head) return response;
+  if (response.headers.count("content-length") != 0) {
+    response.body = Take(std::strtoul(response.headers["content-length"].c_str(), nullptr, 10));
+  } else if (response.headers.count("transfer-encoding") != 0) {
+    response.body = ReadChunks();
+  } else {
+    response.body = ReceiveAll();
+  }
+  return response;
+}
+
+ClientResponse HttpClient::Get(std::string_view path) {
+  Send(Concat("GET ", path, " HTTP/1.1\r\nHost: test\r\n\r\n"));
+  return Receive();
+}
+
+ClientResponse HttpClient::Post(std::string_view path, std::string_view json,
+                                std::string_view headers) {
+  Send(PostText(path, json, headers));
+  return Receive();
+}
+
+std::string PostText(std::string_view path, std::string_view json, std::string_view headers) {
+  return Concat("POST ", path, " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n",
+                headers, "Content-Length: ", json.size(), "\r\n\r\n", json);
+}
+
+std::string Member(std::string_view json, std::string_view name) {
+  const std::string key = Concat("\"", name, "\":\"");
+  const size_t at = json.find(key);
+  if (at == std::string_view::npos) return "(absent)";
+  const size_t begin = at + key.size();
+  return std::string(json.substr(begin, json.find('"', begin) - begin));
+}
+
+std::vector<std::string> Events(std::string_view body) {
+  std::vector<std::string> events;
+  while (!body.empty()) {
+    const size_t end = body.find("\n\n");
+    std::string event(body.substr(0, end));
+    body.remove_prefix(std::min(body.size(), end + 2));
+    if (event.starts_with("data: ")) event.erase(0, 6);
+    const size_t id = event.find("\"id\":\"");
+    if (id != std::string::npos) event.erase(id, event.find('"', id + 6) + 2 - id);
+    events.push_back(std::move(event));
+  }
+  return events;
+}
+
+}  // namespace weightless::router
