@@ -48,7 +48,7 @@ class ExactnessTest(unittest.TestCase):
         with cluster(worker_args=ROOMY) as one:
             self.check(asyncio.run(run_together(one.url, self.requests)))
             self.check(asyncio.run(run_together(one.url, self.requests)))
-            self.assertGreater(metric(one.url, "weightless_prefix_cache_hit_tokens_total"), 0)
+            self.assertGreater(metric(one.url, "weightless_cached_tokens_total"), 0)
 
     def test_together_under_preemption(self):
         with cluster(worker_args=TIGHT) as one:

@@ -15,8 +15,9 @@ ALPHABET = ["a", "e", "the", " ", " of ", "in", "ing", "; ", ")", "ion", "t", "Ã
 
 def make_body(rng):
     stops = ["".join(rng.choice(ALPHABET) for _ in range(rng.randrange(1, 4))) for _ in range(rng.randrange(1, 5))]
-    return {"prompt": rng.choice(PROMPTS), "max_tokens": rng.randrange(1, 60), "stop": stops, "ignore_eos": rng.random() < 0.5,
-            "temperature": rng.choice([0, 1.2]), "seed": rng.randrange(1000), "min_tokens": rng.choice([0, 0, 5]),
+    max_tokens = rng.randrange(1, 60)
+    return {"prompt": rng.choice(PROMPTS), "max_tokens": max_tokens, "stop": stops, "ignore_eos": rng.random() < 0.5,
+            "temperature": rng.choice([0, 1.2]), "seed": rng.randrange(1000), "min_tokens": rng.choice([0, 0, min(5, max_tokens)]),
             "include_stop_str_in_output": rng.random() < 0.3}
 
 
@@ -42,6 +43,7 @@ class StopSetsTest(unittest.TestCase):
             answers = asyncio.run(run(one.url))
         stopped = 0
         for body, answer in zip(bodies, answers):
+            self.assertEqual((200, None), (answer.status, answer.error), body)
             text = answer.texts[0]
             stopped += answer.finish_reasons[0] == "stop"
             if not body["include_stop_str_in_output"] and not body["min_tokens"]:
