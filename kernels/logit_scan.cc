@@ -109,6 +109,16 @@ float Weight(float logit, float max, float temperature) {
   return Exp(Splat((logit - max) / temperature))[0];
 }
 
+void WeighCandidates(std::vector<Candidate>& candidates, float max, float temperature) {
+  for (size_t i = 0; i < candidates.size(); i += 4) {
+    Float4 logits = Splat(max);
+    const size_t count = std::min<size_t>(4, candidates.size() - i);
+    for (size_t j = 0; j < count; ++j) logits[j] = candidates[i + j].logit;
+    const Float4 weights = Exp((logits - Splat(max)) / Splat(temperature));
+    for (size_t j = 0; j < count; ++j) candidates[i + j].weight = weights[j];
+  }
+}
+
 void SumWeights(std::span<const float> logits, float max, float temperature,
                 std::vector<double>& chunk_sums) {
   chunk_sums.clear();
@@ -131,7 +141,7 @@ void GatherAbove(std::span<const float> logits, float floor, bool inclusive,
     if (!(inclusive ? AnyFrom(g, bound) : AnyAbove(g, bound))) continue;
     for (size_t j = i; j < std::min(i + kGroup, logits.size()); ++j) {
       if (logits[j] > floor || (inclusive && logits[j] == floor)) {
-        out.push_back({logits[j], static_cast<int32_t>(j)});
+        out.push_back({.logit = logits[j], .id = static_cast<int32_t>(j)});
       }
     }
   }
@@ -149,7 +159,7 @@ void SelectTop(std::span<const float> logits, size_t k, std::vector<Candidate>& 
   for (size_t i = 0; i < logits.size(); i += kGroup) {
     if (!AnyAbove(LoadGroup(logits, i), Splat(floor))) continue;
     for (size_t j = i; j < std::min(i + kGroup, logits.size()); ++j) {
-      if (logits[j] > floor) out.push_back({logits[j], static_cast<int32_t>(j)});
+      if (logits[j] > floor) out.push_back({.logit = logits[j], .id = static_cast<int32_t>(j)});
     }
     if (out.size() >= capacity) {
       keep_best();

@@ -12,6 +12,7 @@ namespace weightless::kernels {
 struct Candidate {
   float logit = 0;
   int32_t id = 0;
+  float weight = 0;  // set by WeighCandidates
 };
 
 // The falling order of sampling: larger logit first, ties by smaller id.
@@ -27,6 +28,9 @@ int32_t ArgMax(std::span<const float> logits);
 
 // exp((logit - max) / temperature), relative error below 2e-7; 0 where the exponent is below -87.
 float Weight(float logit, float max, float temperature);
+
+// Weight of every candidate.
+void WeighCandidates(std::vector<Candidate>& candidates, float max, float temperature);
 
 inline constexpr size_t kSumChunk = 4096;
 // Sums of Weight over consecutive chunks of kSumChunk logits.

@@ -51,7 +51,7 @@ SampledToken Sampler::Sample(std::span<float> logits, const SampleRow& row) {
       return static_cast<float>(static_cast<double>(logit) - log_total);
     };
     result.logprob = logprob(logits[id]);
-    result.rank = 1 + CountBefore(logits, {logits[id], result.token});
+    result.rank = 1 + CountBefore(logits, {.logit = logits[id], .id = result.token});
     for (auto& [token, value] : result.top) value = logprob(value);
   }
   return result;
@@ -113,19 +113,20 @@ int32_t Sampler::Draw(std::span<const float> logits, const SamplingParams& param
     return DrawFromAll(logits, params, max, uniform);
   }
   GatherCandidates(logits, params, max);
-  double total = 0;
-  for (const Candidate& c : candidates_) {
-    total += static_cast<double>(Weight(c.logit, max, params.temperature));
-  }
-  double rest = uniform * total;
+  double rest = uniform * SumOfCandidates();
   int32_t token = candidates_.front().id;
   for (const Candidate& c : candidates_) {
-    const float weight = Weight(c.logit, max, params.temperature);
-    if (weight > 0) token = c.id;
-    rest -= static_cast<double>(weight);
+    if (c.weight > 0) token = c.id;
+    rest -= static_cast<double>(c.weight);
     if (rest < 0) break;
   }
   return token;
+}
+
+double Sampler::SumOfCandidates() const {
+  double sum = 0;
+  for (const Candidate& c : candidates_) sum += static_cast<double>(c.weight);
+  return sum;
 }
 
 int32_t Sampler::DrawFromAll(std::span<const float> logits, const SamplingParams& params, float max,
@@ -149,35 +150,29 @@ void Sampler::GatherCandidates(std::span<const float> logits, const SamplingPara
                                float max) {
   const float temperature = params.temperature;
   candidates_.clear();
-  const auto sum_of_candidates = [&] {
-    double sum = 0;
-    for (const Candidate& c : candidates_) {
-      sum += static_cast<double>(Weight(c.logit, max, temperature));
-    }
-    return sum;
-  };
   if (params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size()) {
     KeepTop(logits, static_cast<size_t>(params.top_k));
-    if (params.top_p < 1) {
-      KeepNucleus(static_cast<double>(params.top_p) * sum_of_candidates(), max, temperature);
-    }
+    WeighCandidates(candidates_, max, temperature);
+    if (params.top_p < 1) KeepNucleus(static_cast<double>(params.top_p) * SumOfCandidates());
   } else if (params.top_p < 1) {
     SumWeights(logits, max, temperature, chunk_sums_);
     const double mass = static_cast<double>(params.top_p) * Total(chunk_sums_);
     // Most of the mass lies within e^-10 of the maximum; when it does not, take all.
     GatherAbove(logits, max - 10 * temperature, true, candidates_);
-    if (sum_of_candidates() < mass) {
+    WeighCandidates(candidates_, max, temperature);
+    if (SumOfCandidates() < mass) {
       candidates_.clear();
       GatherAbove(logits, kNegativeInfinity, false, candidates_);
+      WeighCandidates(candidates_, max, temperature);
     }
-    KeepNucleus(mass, max, temperature);
+    KeepNucleus(mass);
   } else {
     const float log_min_p = std::log(std::min(params.min_p, 1.0f)) - 1e-3f;
     GatherAbove(logits, max + log_min_p * temperature, true, candidates_);
+    WeighCandidates(candidates_, max, temperature);
   }
-  std::erase_if(candidates_, [&](const Candidate& c) {
-    return Weight(c.logit, max, temperature) < std::min(params.min_p, 1.0f);
-  });
+  std::erase_if(candidates_,
+                [&](const Candidate& c) { return c.weight < std::min(params.min_p, 1.0f); });
 }
 
 void Sampler::KeepTop(std::span<const float> logits, size_t k) {
@@ -188,7 +183,7 @@ void Sampler::KeepTop(std::span<const float> logits, size_t k) {
 }
 
 // Keeps the smallest prefix of the falling order whose weights reach `mass`: quickselect by weight.
-void Sampler::KeepNucleus(double mass, float max, float temperature) {
+void Sampler::KeepNucleus(double mass) {
   selection_ = candidates_;
   auto first = selection_.begin();
   auto last = selection_.end();
@@ -197,9 +192,7 @@ void Sampler::KeepNucleus(double mass, float max, float temperature) {
     const auto middle = first + (last - first) / 2;
     std::nth_element(first, middle, last, Before);
     double half = 0;
-    for (auto c = first; c != middle; ++c) {
-      half += static_cast<double>(Weight(c->logit, max, temperature));
-    }
+    for (auto c = first; c != middle; ++c) half += static_cast<double>(c->weight);
     if (before + half >= mass) {
       last = middle;
     } else {

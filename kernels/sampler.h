@@ -26,7 +26,8 @@ class Sampler {
                       double uniform);
   void GatherCandidates(std::span<const float> logits, const SamplingParams& params, float max);
   void KeepTop(std::span<const float> logits, size_t k);
-  void KeepNucleus(double mass, float max, float temperature);
+  void KeepNucleus(double mass);
+  double SumOfCandidates() const;
 
   std::vector<Candidate> candidates_;  // by rising id
   std::vector<Candidate> selection_;

@@ -53,30 +53,6 @@ void SplitChunks(const AttentionShape& shape, AttentionPlan& plan) {
   }
 }
 
-int64_t Cost(const AttentionTile& tile) {
-  constexpr int64_t kPerBlock = 8;  // reading K and V costs about as much as eight rows
-  return (tile.last_block - tile.first_block + 1) * (kPerBlock + tile.num_rows);
-}
-
-void Partition(int num_threads, AttentionPlan& plan) {
-  int64_t total = 0;
-  for (const AttentionUnit& unit : plan.units) total += Cost(unit.tile);
-  plan.first_unit.assign(1, 0);
-  int64_t cost = 0;
-  for (size_t i = 0; i < plan.units.size(); ++i) {
-    const int64_t unit_cost = Cost(plan.units[i].tile);
-    // A unit goes to the thread in whose share its middle lies.
-    while (2 * cost + unit_cost >
-           2 * total * static_cast<int64_t>(plan.first_unit.size()) / num_threads) {
-      plan.first_unit.push_back(static_cast<int64_t>(i));
-    }
-    cost += unit_cost;
-  }
-  while (plan.first_unit.size() <= static_cast<size_t>(num_threads)) {
-    plan.first_unit.push_back(static_cast<int64_t>(plan.units.size()));
-  }
-}
-
 }  // namespace
 
 void PlanAttention(const AttentionShape& shape, const PagedBatch& batch, int num_threads,
@@ -90,7 +66,6 @@ void PlanAttention(const AttentionShape& shape, const PagedBatch& batch, int num
   if (num_threads > 1 && plan.units.size() < 4 * static_cast<size_t>(num_threads)) {
     SplitChunks(shape, plan);
   }
-  Partition(num_threads, plan);
 }
 
 }  // namespace weightless::kernels

@@ -34,7 +34,6 @@ struct AttentionUnit {
 
 struct AttentionPlan {
   std::vector<AttentionUnit> units;
-  std::vector<int64_t> first_unit;  // [num_threads + 1]: contiguous parts of about equal cost
   // Tiles whose chunks were split: their partials are [first_partial, first_partial + num_chunks).
   struct Merge {
     AttentionTile tile;

@@ -167,10 +167,10 @@ class CpuBackend final : public Backend {
     if (plan_.num_partials > 0) {
       call.partials = partials_.Floats(plan_.num_partials * PartialFloats(shape));
     }
-    pool_.Run([&](int thread) {
+    const auto num_units = static_cast<int64_t>(plan_.units.size());
+    pool_.ForRange(num_units, 1, [&](int64_t begin, int64_t end, int thread) {
       float* scratch = ScratchOf(thread).Floats(AttentionScratchFloats(shape));
-      const auto part = static_cast<size_t>(thread);
-      for (int64_t i = plan_.first_unit[part]; i < plan_.first_unit[part + 1]; ++i) {
+      for (int64_t i = begin; i < end; ++i) {
         ops_.Attention(call, plan_.units[static_cast<size_t>(i)], scratch);
       }
     });

@@ -54,7 +54,7 @@ struct AmxEngine {
     const uint32_t* b0 = m.panels[panel];
     const uint32_t* b1 = kPair ? m.panels[panel + 1] : nullptr;
     for (int64_t s = 0; s < m.steps; s += kTileRows) {
-      if (m.prefetch) Prefetch<kPair>(b0, b1);
+      if (m.prefetch && row == 0) Prefetch<kPair>(b0, b1);
       Tiles::template Load<6>(b0, 64);
       Tiles::template Load<4>(a, m.lda * 2);
       Tiles::template MulAdd<0, 4, 6>();

@@ -50,7 +50,14 @@ struct Avx512Engine {
   static constexpr int64_t kTallRows = 12;
   static constexpr int64_t kPrefetchSteps = 64;  // 4 KiB ahead in each panel
 
-  using BlockFunction = void (*)(const Product&, int64_t row, int panel);
+  // One block of rows of a pass over P panels.
+  struct Part {
+    int64_t row;
+    int panel;
+    int64_t index;  // of num_blocks blocks of rows
+    int64_t num_blocks;
+  };
+  using BlockFunction = void (*)(const Product&, const Part&);
 
   // All rows in blocks of nearly equal height.
   template <int P>
@@ -61,7 +68,7 @@ struct Avx512Engine {
     for (int64_t i = 0; i < num_blocks; ++i) {
       const int64_t begin = m.rows * i / num_blocks;
       const int64_t end = m.rows * (i + 1) / num_blocks;
-      kBlocks[static_cast<size_t>(end - begin - 1)](m, begin, panel);
+      kBlocks[static_cast<size_t>(end - begin - 1)](m, {begin, panel, i, num_blocks});
     }
   }
 
@@ -71,8 +78,8 @@ struct Avx512Engine {
     return {&Block<I + 1, P>...};
   }
 
-  // sum += a . panels over steps [begin, end); prefetches `ahead`, which runs beside the panels.
-  template <int R, int P, bool kPrefetch>
+  // sum += a . panels over steps [begin, end). Prefetches ahead[p][s >> kShift].
+  template <int R, int P, int kShift>
   [[gnu::always_inline]] static inline void Steps(const int32_t* a, int64_t lda,
                                                   const uint32_t* const* panels,
                                                   const uint32_t* const* ahead, int64_t begin,
@@ -82,7 +89,7 @@ struct Avx512Engine {
 #pragma GCC unroll 4
       for (int p = 0; p < P; ++p) {
         b[p] = _mm512_load_si512(panels[p] + s * 16);
-        if constexpr (kPrefetch) _mm_prefetch(ahead[p] + (s + kPrefetchSteps) * 16, _MM_HINT_T0);
+        if constexpr (kShift >= 0) _mm_prefetch(ahead[p] + (s >> kShift) * 16, _MM_HINT_T0);
       }
 #pragma GCC unroll 12
       for (int r = 0; r < R; ++r) {
@@ -93,33 +100,56 @@ struct Avx512Engine {
     }
   }
 
+  // One block of rows reads the panels at the speed of memory: prefetch a little ahead of itself,
+  // and at the end the start of the panels that follow. Several blocks prefetch the following
+  // panels, each its share of them, while they compute.
   template <int R, int P>
-  static void Block(const Product& m, int64_t row, int panel) {
+  static void StreamedSteps(const Product& m, const Part& part, const int32_t* a, int64_t lda,
+                            __m512 (&sum)[R][P]) {
+    const uint32_t* const* panels = m.panels + part.panel;
+    const uint32_t* ahead[P];
+    const uint32_t* next[P];
+    for (int p = 0; p < P; ++p) {
+      const bool follows = part.panel + P + p < m.num_panels;
+      next[p] = follows ? panels[P + p] : m.next != nullptr ? m.next + p * m.steps * 16 : panels[p];
+      ahead[p] = panels[p] + kPrefetchSteps * 16;
+    }
+    if (part.num_blocks == 1) {
+      const int64_t near = m.steps > kPrefetchSteps ? m.steps - kPrefetchSteps : 0;
+      Steps<R, P, 0>(a, lda, panels, ahead, 0, near, sum);
+      for (const uint32_t*& p : next) p -= near * 16;
+      Steps<R, P, 0>(a, lda, panels, next, near, m.steps, sum);
+    } else if (part.num_blocks < 4) {
+      for (const uint32_t*& p : next) p += part.index * (m.steps >> 1) * 16;
+      Steps<R, P, 1>(a, lda, panels, next, 0, m.steps, sum);
+    } else {
+      for (const uint32_t*& p : next) p += part.index * (m.steps >> 2) * 16;
+      Steps<R, P, 2>(a, lda, panels, next, 0, m.steps, sum);
+    }
+  }
+
+  template <int R, int P>
+  static void Block(const Product& m, const Part& part) {
     const int64_t lda = m.lda / Cells::kElementsPerCell;
-    const int32_t* a = static_cast<const int32_t*>(m.a) + row * lda;
-    float* c = m.c + row * m.ldc + panel * 16;
+    const int32_t* a = static_cast<const int32_t*>(m.a) + part.row * lda;
+    float* c = m.c + part.row * m.ldc + part.panel * 16;
     __m512 sum[R][P];
+#pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
       for (int p = 0; p < P; ++p) {
         sum[r][p] = m.accumulate ? _mm512_loadu_ps(c + r * m.ldc + p * 16) : _mm512_setzero_ps();
       }
     }
-    if (!m.prefetch || row > 0) {
-      Steps<R, P, false>(a, lda, m.panels + panel, m.panels + panel, 0, m.steps, sum);
+    // Enough blocks for the panels to follow from memory in time need no prefetch.
+    if (m.prefetch && part.index < 4) {
+      StreamedSteps<R, P>(m, part, a, lda, sum);
     } else {
-      const uint32_t* next[P];
-      for (int p = 0; p < P; ++p) {
-        const bool follows = panel + P + p < m.num_panels;
-        next[p] = follows             ? m.panels[panel + P + p]
-                  : m.next != nullptr ? m.next + p * m.steps * 16
-                                      : m.panels[panel + p];
-        next[p] -= m.steps * 16;  // where this panel would have to lie to run on into that one
-      }
-      const int64_t near = m.steps > kPrefetchSteps ? m.steps - kPrefetchSteps : 0;
-      Steps<R, P, true>(a, lda, m.panels + panel, m.panels + panel, 0, near, sum);
-      Steps<R, P, true>(a, lda, m.panels + panel, next, near, m.steps, sum);
+      Steps<R, P, -1>(a, lda, m.panels + part.panel, nullptr, 0, m.steps, sum);
     }
+#pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
       for (int p = 0; p < P; ++p) _mm512_storeu_ps(c + r * m.ldc + p * 16, sum[r][p]);
     }
   }

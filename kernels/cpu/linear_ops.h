@@ -8,9 +8,6 @@
 namespace weightless::kernels {
 namespace {
 
-// Few rows: the panels are read once, at the speed of memory.
-inline constexpr int64_t kStreamedRows = 12;
-
 template <typename Engine>
 Product RowsTimesPanels(const PreparedRows& x, const PackedWeight& w, int64_t first_row,
                         int64_t rows) {
@@ -19,7 +16,7 @@ Product RowsTimesPanels(const PreparedRows& x, const PackedWeight& w, int64_t fi
   m.lda = x.stride;
   m.rows = rows;
   m.steps = w.steps();
-  m.prefetch = rows <= kStreamedRows;
+  m.prefetch = true;
   return m;
 }
 

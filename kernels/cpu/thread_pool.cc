@@ -53,32 +53,53 @@ ThreadPool::ThreadPool(int num_threads) {
 }
 
 ThreadPool::~ThreadPool() {
-  stop_ = true;
+  stop_.store(true, std::memory_order_relaxed);
   loop_.fetch_add(1, std::memory_order_release);
   loop_.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::RunOnAll(Function function, void* arg) {
-  function_ = function;
-  arg_ = arg;
-  num_running_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
-  loop_.fetch_add(1, std::memory_order_seq_cst);
+void ThreadPool::Run(Function function, const void* arg, int64_t num_chunks) {
+  const uint32_t loop = loop_.load(std::memory_order_relaxed) + 1;
+  const auto chunks = static_cast<uint32_t>(num_chunks);
+  function_.store(function, std::memory_order_relaxed);
+  arg_.store(arg, std::memory_order_relaxed);
+  num_chunks_.store(chunks, std::memory_order_relaxed);
+  num_unfinished_.store(chunks, std::memory_order_relaxed);
+  untaken_.store(uint64_t{loop} << 32 | chunks, std::memory_order_release);
+  loop_.store(loop, std::memory_order_seq_cst);
   loop_.notify_all();
-  function(arg, 0);
-  for (uint32_t left = num_running_.load(std::memory_order_acquire); left != 0;
-       left = num_running_.load(std::memory_order_acquire)) {
-    WaitWhileEqual(num_running_, left);
+  TakeChunks(loop, 0);
+  for (uint32_t left = num_unfinished_.load(std::memory_order_acquire); left != 0;
+       left = num_unfinished_.load(std::memory_order_acquire)) {
+    WaitWhileEqual(num_unfinished_, left);
+  }
+}
+
+void ThreadPool::TakeChunks(uint32_t loop, int thread) {
+  uint64_t untaken = untaken_.load(std::memory_order_acquire);
+  while (untaken >> 32 == loop && static_cast<uint32_t>(untaken) > 0) {
+    // Valid if the exchange succeeds: the loop cannot end while a chunk of it is untaken.
+    const Function function = function_.load(std::memory_order_relaxed);
+    const void* arg = arg_.load(std::memory_order_relaxed);
+    const uint32_t num_chunks = num_chunks_.load(std::memory_order_relaxed);
+    if (!untaken_.compare_exchange_weak(untaken, untaken - 1, std::memory_order_acq_rel,
+                                        std::memory_order_acquire)) {
+      continue;
+    }
+    function(arg, int64_t{num_chunks} - static_cast<uint32_t>(untaken), thread);
+    if (num_unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) num_unfinished_.notify_all();
+    untaken = untaken_.load(std::memory_order_acquire);
   }
 }
 
 void ThreadPool::Work(int thread) {
-  for (uint32_t seen = 0;; ++seen) {
+  uint32_t seen = 0;
+  while (true) {
     WaitWhileEqual(loop_, seen);
-    if (stop_) return;
-    function_(arg_, thread);
-    num_running_.fetch_sub(1, std::memory_order_seq_cst);
-    num_running_.notify_all();
+    if (stop_.load(std::memory_order_relaxed)) return;
+    seen = loop_.load(std::memory_order_acquire);
+    TakeChunks(seen, thread);
   }
 }
 

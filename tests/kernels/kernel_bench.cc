@@ -11,6 +11,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/host_memory.h"
 #include "kernels/rope_table.h"
 
 namespace weightless::kernels {
@@ -54,12 +55,15 @@ std::vector<uint16_t> Activations(int64_t count) {
 // Bytes per second of all threads adding up 512 MiB.
 double MeasureReadRate(int num_threads) {
   ThreadPool pool(num_threads);
-  std::vector<uint64_t> data(size_t{64} << 20, 1);
+  constexpr int64_t kWords = int64_t{64} << 20;
+  const auto buffer = AllocateHost(kWords * sizeof(uint64_t));
+  auto* data = static_cast<uint64_t*>(buffer->data());
+  std::fill_n(data, kWords, 1);
   std::vector<uint64_t> sums(static_cast<size_t>(num_threads) * 8);
   const double seconds = Fastest(5, [&] {
-    pool.ForRange(static_cast<int64_t>(data.size()), 1, [&](int64_t begin, int64_t end, int t) {
+    pool.ForRange(kWords, 1, [&](int64_t begin, int64_t end, int t) {
       typedef uint64_t Line __attribute__((vector_size(64)));
-      const auto* lines = reinterpret_cast<const Line*>(data.data() + begin);
+      const auto* lines = reinterpret_cast<const Line*>(data + begin);
       Line sum[4] = {};
       for (int64_t i = 0; i + 4 <= (end - begin) / 8; i += 4) {
         __builtin_prefetch(lines + i + 64);
@@ -72,7 +76,7 @@ double MeasureReadRate(int num_threads) {
       sums[static_cast<size_t>(t) * 8] += total[0] + total[7];
     });
   });
-  return static_cast<double>(data.size() * sizeof(uint64_t)) / seconds;
+  return static_cast<double>(kWords * 8) / seconds;
 }
 
 class Bench {
