@@ -1,0 +1,77 @@
+// HTTP/1.1 requests to one server over kept-alive connections, plain or TLS, with the time of every
+// read.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "loadtest/steady_time.h"
+#include "loadtest/url.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace weightless::loadtest {
+
+struct TlsOptions {
+  std::string ca_file;    // PEM; empty: the system's
+  std::string cert_file;  // PEM of the client; empty: none
+  std::string key_file;
+  bool skips_verification = false;
+};
+
+struct ExchangeEnd {
+  absl::Status status;         // kCancelled after CancelAll, kDeadlineExceeded after the time-out
+  SteadyTime sent;             // right before the first byte of the request is written
+  SteadyTime ended;            // after the read that completed the response, or of the failure
+  double connect_seconds = 0;  // TCP and TLS; 0 on a kept connection
+};
+
+// What one response does as it arrives. Called on the thread that runs the io_context.
+class ResponseHandler {
+ public:
+  virtual ~ResponseHandler() = default;
+  virtual void OnHead(int status, SteadyTime when) = 0;
+  // `when` is read right after the read that brought the bytes. The bytes are gone after the call.
+  virtual void OnBody(std::string_view bytes, SteadyTime when) = 0;
+  // Exactly once, last. May delete the handler and start other requests.
+  virtual void OnEnd(const ExchangeEnd& end) = 0;
+};
+
+// The bytes of a request. `headers` are whole lines, each with its CRLF.
+std::string FormatRequest(const Url& url, std::string_view method, std::string_view path,
+                          std::string_view headers, std::string_view body);
+
+// Used by the thread that runs `io` only. Outlives its requests: run `io` dry before it goes.
+class HttpClient {
+ public:
+  HttpClient(boost::asio::io_context& io, Url url, TlsOptions tls);
+  ~HttpClient();
+
+  // Resolves the name (blocks) and reads the TLS files. Once, before Start.
+  absl::Status Open();
+
+  // Sends `request` on an idle connection or a new one and reads its response into `handler`, which
+  // must live until OnEnd. A kept connection that the server has closed before answering is
+  // replaced once.
+  void Start(std::string request, ResponseHandler& handler, absl::Duration timeout);
+
+  // Ends every request in flight with kCancelled.
+  void CancelAll();
+
+  // Opens up to `count` idle connections, so that no request pays for it; failures show later.
+  void Preconnect(int count);
+
+  const Url& url() const;
+  size_t num_running() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weightless::loadtest

@@ -1,0 +1,335 @@
+#include "loadtest/measurement.h"
+
+#include <algorithm>
+#include <ctime>
+#include <limits>
+#include <thread>
+
+#include "absl/strings/str_format.h"
+#include "common/concat.h"
+#include "common/status.h"
+#include "loadtest/arrivals.h"
+#include "loadtest/progress.h"
+#include "loadtest/prompts.h"
+#include "loadtest/request_body.h"
+#include "loadtest/server_api.h"
+
+namespace weightless::loadtest {
+namespace {
+
+// Prompts of different runs are different, so that no run finds those of another in a prefix cache.
+constexpr uint64_t kPromptsPerRun = uint64_t{1} << 32;
+
+// A server, with what is sent to it and what it says about itself.
+struct Target {
+  Url url;
+  std::unique_ptr<ServerApi> api{};
+  std::unique_ptr<ServerApi> metrics{};  // empty: none
+  std::string metrics_path{};
+  std::string no_metrics_reason{};
+  std::optional<RequestWriter> writer{};
+};
+
+// One point of a sweep, or the only run.
+struct Point {
+  std::string name{};
+  double value = 0;
+  int max_in_flight = 0;
+  ArrivalConfig arrivals{};
+};
+
+std::string LocalDate() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
+  return text;
+}
+
+std::string LoadText(const Config& config) {
+  const ArrivalConfig& a = config.arrivals;
+  const std::string cap =
+      config.max_concurrency > 0 ? Concat(", at most ", config.max_concurrency, " at once") : "";
+  if (config.sweep == SweepKind::kConcurrency) return "closed loop, sweep of streams";
+  if (config.sweep == SweepKind::kRate) return "open loop, sweep of rates" + cap;
+  if (!a.trace_file.empty()) return Concat("open loop, trace ", a.trace_file, cap);
+  const char* kind = a.kind == ArrivalKind::kConstant  ? "constant"
+                     : a.kind == ArrivalKind::kPoisson ? "Poisson"
+                                                       : "gamma";
+  if (a.ramp != RampKind::kNone) {
+    return Concat("open loop, ", kind, ", ", a.ramp == RampKind::kLinear ? "linear" : "exponential",
+                  " ramp from ", a.ramp_start_rate, " to ", a.ramp_end_rate, " requests/s", cap);
+  }
+  if (a.rate) return Concat("open loop, ", kind, ", ", *a.rate, " requests/s", cap);
+  return Concat("closed loop, ", config.concurrency,
+                config.concurrency == 1 ? " stream" : " streams",
+                config.compare_url ? ", each asks both servers in turn" : "");
+}
+
+std::vector<Point> Points(const Config& config) {
+  if (config.sweep == SweepKind::kNone) {
+    return {{.name = config.label.empty() ? config.url.ToString() : config.label,
+             .max_in_flight = config.max_in_flight(),
+             .arrivals = config.arrivals}};
+  }
+  std::vector<Point> points;
+  for (const double value : config.sweep_points) {
+    Point point{.value = value, .arrivals = config.arrivals};
+    if (config.sweep == SweepKind::kRate) {
+      point.name = Concat("rate ", value);
+      point.max_in_flight = config.max_concurrency;
+      point.arrivals.rate = value;
+    } else {
+      point.name = Concat("concurrency ", value);
+      point.max_in_flight = static_cast<int>(value);
+      point.arrivals.rate.reset();
+    }
+    points.push_back(std::move(point));
+  }
+  return points;
+}
+
+class Measurement {
+ public:
+  explicit Measurement(const Config& config) : config_(config) {}
+
+  absl::StatusOr<Session> Run() {
+    RETURN_IF_ERROR(AddTarget(config_.url));
+    if (config_.compare_url) RETURN_IF_ERROR(AddTarget(*config_.compare_url));
+    ASSIGN_OR_RETURN(prompts_, MakePrompts(config_, *targets_.front().api, session_.model));
+    session_.config = config_;
+    session_.date = LocalDate();
+    session_.load = LoadText(config_);
+    session_.prompts = prompts_->description;
+    const std::vector<Point> points = Points(config_);
+    for (size_t i = 0; i < points.size() && !session_.was_interrupted; ++i) {
+      RETURN_IF_ERROR(WarmUp(points[i], i));
+      if (!session_.was_interrupted) RunPoint(points[i], i);
+    }
+    return std::move(session_);
+  }
+
+ private:
+  absl::Status AddTarget(const Url& url) {
+    Target target{.url = url};
+    const std::string headers = CommonHeaders(config_);
+    target.api = std::make_unique<ServerApi>(url, config_.tls, headers);
+    RETURN_IF_ERROR(target.api->Open());
+    std::string model = config_.model;
+    if (model.empty()) {
+      auto first = target.api->FirstModel();
+      if (!first.ok()) {
+        return absl::UnavailableError(
+            Concat(url.ToString(), ": ", std::string(first.status().message())));
+      }
+      model = *std::move(first);
+    }
+    if (session_.model.empty()) session_.model = model;
+    ASSIGN_OR_RETURN(target.writer, RequestWriter::Make(config_, model));
+    RETURN_IF_ERROR(FindMetrics(target, headers));
+    RETURN_IF_ERROR(runner_.AddTarget(url, config_.tls));
+    targets_.push_back(std::move(target));
+    return absl::OkStatus();
+  }
+
+  absl::Status FindMetrics(Target& target, const std::string& headers) {
+    if (config_.metrics_url == "off") {
+      target.no_metrics_reason = "--metrics-url off";
+      return absl::OkStatus();
+    }
+    Url url = target.url;
+    target.metrics_path = "/metrics";
+    if (!config_.metrics_url.empty()) {
+      ASSIGN_OR_RETURN(url, ParseUrl(config_.metrics_url));
+      target.metrics_path = url.path.empty() ? "/metrics" : "";
+    }
+    target.metrics = std::make_unique<ServerApi>(url, config_.tls, headers);
+    return target.metrics->Open();
+  }
+
+  // Nothing when the server has no metrics that we know.
+  std::optional<ServerCounts> Scrape(Target& target) {
+    if (!target.metrics) return std::nullopt;
+    const auto text = target.metrics->Get(target.metrics_path);
+    if (!text.ok()) {
+      target.no_metrics_reason = Concat("no metrics: ", std::string(text.status().message()));
+      return std::nullopt;
+    }
+    const auto samples = ParseExposition(*text);
+    if (!samples.ok()) {
+      target.no_metrics_reason = std::string(samples.status().message());
+      return std::nullopt;
+    }
+    ServerCounts counts = CountsOf(*samples);
+    if (!counts.family.empty()) return counts;
+    target.no_metrics_reason = "/metrics has none of the names known here";
+    return std::nullopt;
+  }
+
+  // The counts of the run. A server may count a request a moment after its last byte.
+  std::optional<ServerCounts> ScrapeAfter(Target& target, const ServerCounts& before,
+                                          uint64_t completed) {
+    constexpr int kAttempts = 10;
+    std::optional<ServerCounts> counts;
+    for (int i = 0; i < kAttempts; ++i) {
+      if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      counts = Scrape(target);
+      if (!counts) return std::nullopt;
+      counts = Difference(*counts, before);
+      if (!counts->requests || *counts->requests >= static_cast<double>(completed)) break;
+    }
+    return counts;
+  }
+
+  // Everything of a plan but when requests are sent. Prompts are numbered from `first_prompt`.
+  RunPlan MakePlan(int max_in_flight, uint64_t num_requests, uint64_t first_prompt) {
+    RunPlan plan;
+    plan.max_in_flight = max_in_flight;
+    plan.timeout = absl::Seconds(config_.timeout_seconds);
+    plan.stops_on_signals = true;
+    plan.keeps_text = config_.saves_detailed;
+    plan.next_job = NextJob(num_requests);
+    plan.make_request = [this, first_prompt](const Job& job, Record& record) {
+      const Prompt prompt = prompts_->dataset->Get(first_prompt + job.index);
+      record.planned_input = prompt.num_tokens;
+      record.max_tokens = prompt.max_tokens;
+      const Target& target = targets_[job.target];
+      return FormatRequest(target.url, "POST", target.writer->path(), CommonHeaders(config_),
+                           target.writer->Body(prompt));
+    };
+    return plan;
+  }
+
+  // Prompts in order. With two targets a stream asks both before it takes the next prompt; which is
+  // first is drawn for each prompt.
+  std::function<std::optional<Job>(int)> NextJob(uint64_t num_requests) {
+    struct State {
+      uint64_t next = 0;
+      std::vector<std::optional<Job>> second;  // by stream
+    };
+    auto state = std::make_shared<State>();
+    const bool is_pair = targets_.size() == 2;
+    return [this, state, is_pair, num_requests](int slot) -> std::optional<Job> {
+      const auto stream = static_cast<size_t>(slot);
+      if (state->second.size() <= stream) state->second.resize(stream + 1);
+      if (state->second[stream]) return std::exchange(state->second[stream], std::nullopt);
+      if (state->next >= num_requests) return std::nullopt;
+      Job job{.index = state->next++};
+      if (is_pair) {
+        job.target = Random(config_.seed, job.index).Below(2);
+        state->second[stream] = Job{job.index, 1 - job.target};
+      }
+      return job;
+    };
+  }
+
+  absl::Status WarmUp(const Point& point, size_t point_idx) {
+    const bool is_open = point.arrivals.is_open_loop();
+    const int num_requests = config_.warmup >= 0 ? config_.warmup
+                             : is_open           ? 1
+                                                 : point.max_in_flight;
+    if (num_requests == 0) return absl::OkStatus();
+    const int streams = point.max_in_flight > 0 ? std::min(point.max_in_flight, num_requests) : 1;
+    RunPlan plan = MakePlan(streams, static_cast<uint64_t>(num_requests),
+                            (2 * point_idx + 1) * kPromptsPerRun);
+    const RunResult result = runner_.Run(plan);
+    session_.was_interrupted = result.was_interrupted;
+    for (size_t target = 0; target < targets_.size(); ++target) {
+      const Record* failure = nullptr;
+      bool has_success = false;
+      for (const Record& record : result.records) {
+        if (record.target != target) continue;
+        has_success = has_success || record.outcome == Outcome::kCompleted;
+        if (record.outcome == Outcome::kFailed && failure == nullptr) failure = &record;
+      }
+      if (failure == nullptr || has_success) continue;
+      return absl::UnavailableError(Concat("every warm-up request to ",
+                                           targets_[target].url.ToString(),
+                                           " failed; the first: ", failure->error));
+    }
+    return absl::OkStatus();
+  }
+
+  void RunPoint(const Point& point, size_t point_idx) {
+    const uint64_t num_requests = NumRequests(point);
+    RunPlan plan = MakePlan(point.max_in_flight, num_requests, 2 * point_idx * kPromptsPerRun);
+    plan.duration_seconds = config_.duration_seconds;
+    plan.ramp_up_seconds = config_.ramp_up_seconds;
+    if (point.arrivals.is_open_loop()) {
+      auto arrivals = std::make_shared<Arrivals>(
+          point.arrivals, config_.seed, Arrivals::Extent{num_requests, config_.duration_seconds},
+          prompts_->trace);
+      plan.next_arrival = [arrivals] { return arrivals->Next(); };
+    }
+    const bool is_counted = num_requests < std::numeric_limits<uint64_t>::max();
+    Progress progress(config_.progress,
+                      is_counted ? std::optional(num_requests * targets_.size()) : std::nullopt,
+                      config_.duration_seconds);
+    plan.on_progress = [&progress](const LiveStats& stats) { progress.Show(stats); };
+    std::vector<std::optional<ServerCounts>> before;
+    for (Target& target : targets_) before.push_back(Scrape(target));
+    auto result = std::make_shared<const RunResult>(runner_.Run(plan));
+    progress.Finish();
+    session_.was_interrupted = result->was_interrupted;
+    for (size_t target = 0; target < targets_.size(); ++target) {
+      AddReport(point, result, target, before[target]);
+    }
+    if (targets_.size() == 2) session_.comparison = Compare(result->records, config_.seed);
+  }
+
+  uint64_t NumRequests(const Point& point) const {
+    if (config_.num_prompts) return *config_.num_prompts;
+    if (config_.duration_seconds) return config_.num_requests();
+    if (!point.arrivals.trace_file.empty()) return prompts_->trace.size();
+    return std::max<uint64_t>(50, 10 * static_cast<uint64_t>(point.max_in_flight));
+  }
+
+  void AddReport(const Point& point, const std::shared_ptr<const RunResult>& result, size_t target,
+                 const std::optional<ServerCounts>& before) {
+    Report report{.name = point.name, .url = targets_[target].url.ToString()};
+    if (targets_.size() == 2) report.name = Concat(target == 0 ? "A: " : "B: ", report.url);
+    report.sweep_point = point.value;
+    report.concurrency = point.max_in_flight;
+    report.rate = point.arrivals.rate;
+    report.result = result;
+    report.target = target;
+    report.samples = Collect(result->records, target);
+    report.summary = Summarize(*result, target, report.samples, config_.slo);
+    if (config_.runs_audit) {
+      std::optional<ServerCounts> server;
+      if (before) server = ScrapeAfter(targets_[target], *before, report.summary.completed);
+      report.audit = Audit({.result = *result,
+                            .target = target,
+                            .summary = report.summary,
+                            .limits = config_.audit,
+                            .is_open_loop = point.arrivals.is_open_loop(),
+                            .server = server,
+                            .no_server_reason = targets_[target].no_metrics_reason});
+    }
+    session_.reports.push_back(std::move(report));
+  }
+
+  const Config& config_;
+  Session session_;
+  std::vector<Target> targets_;
+  std::unique_ptr<PromptSource> prompts_;
+  Runner runner_;
+};
+
+}  // namespace
+
+absl::StatusOr<Session> Measure(const Config& config) { return Measurement(config).Run(); }
+
+int ExitCode(const Session& session) {
+  if (session.was_interrupted) return 130;
+  for (const Report& report : session.reports) {
+    if (report.summary.completed == 0) return 1;
+  }
+  const bool has_failure =
+      std::any_of(session.reports.begin(), session.reports.end(),
+                  [](const Report& report) { return HasFailure(report.audit); });
+  return has_failure ? 3 : 0;
+}
+
+}  // namespace weightless::loadtest

@@ -1,0 +1,67 @@
+// The results of a session, and the forms they are written in.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "loadtest/audit.h"
+#include "loadtest/compare.h"
+#include "loadtest/config.h"
+#include "loadtest/runner.h"
+#include "loadtest/summary.h"
+
+namespace weightless::loadtest {
+
+// One run as one target saw it.
+struct Report {
+  std::string name;  // "concurrency 32", "A: http://.."
+  std::string url;
+  double sweep_point = 0;
+  int concurrency = 0;                        // of a closed loop; else the open loop's cap
+  std::optional<double> rate{};               // of an open loop
+  std::shared_ptr<const RunResult> result{};  // shared: the two sides of --compare have one run
+  size_t target = 0;
+  Samples samples{};
+  Summary summary{};
+  std::vector<AuditCheck> audit{};  // empty with --no-audit
+};
+
+struct Session {
+  Config config;
+  std::string model;
+  std::string date;     // local time, YYYYMMDD-HHMMSS
+  std::string load;     // "closed loop, 32 streams"
+  std::string prompts;  // what is sent, and who counted its tokens
+  std::vector<Report> reports;
+  std::optional<Comparison> comparison;
+  bool was_interrupted = false;
+};
+
+// For a terminal.
+std::string TableReport(const Session& session);
+
+// The keys that `vllm bench serve --save-result` writes, with their meaning (itl is the gap between
+// chunks), then ours: "loadtest" with every distribution, the audit and the definitions. A session
+// of several runs has them in "runs"; the top level is then the last run's. Never holds the API
+// key.
+std::string JsonReport(const Session& session);
+
+// One line for each request, times in ms since the start of its run.
+std::string CsvReport(const Session& session);
+
+// One page that needs nothing else: tables, distributions, timelines, and for several runs the
+// curves over them.
+std::string HtmlReport(const Session& session);
+
+// The name, and what it measures, of each latency in the order of the reports.
+struct LatencyRow {
+  const char* name;
+  const char* key;
+  const char* definition;
+  Distribution Summary::*distribution;
+};
+std::vector<LatencyRow> LatencyRows(bool is_open_loop);
+
+}  // namespace weightless::loadtest

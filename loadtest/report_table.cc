@@ -1,0 +1,140 @@
+#include "absl/strings/str_format.h"
+#include "common/concat.h"
+#include "loadtest/report.h"
+
+namespace weightless::loadtest {
+namespace {
+
+const char* VerdictWord(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPassed:
+      return "ok";
+    case Verdict::kFailed:
+      return "FAILED";
+    case Verdict::kSkipped:
+      break;
+  }
+  return "skipped";
+}
+
+std::string Counts(const Report& report, const Slo& slo) {
+  const Summary& s = report.summary;
+  std::string out = absl::StrFormat(
+      "requests          %d completed, %d failed, %d cancelled; at most %d at once\n"
+      "duration          %.3f s\n"
+      "requests/s        %.3f\n",
+      s.completed, s.failed, s.cancelled, s.max_concurrency, s.duration_seconds,
+      s.PerSecond(s.completed));
+  if (slo.is_set()) {
+    out += absl::StrFormat("goodput           %.3f requests/s within the SLO (%d of %d)\n",
+                           s.PerSecond(s.good), s.good, s.completed);
+  }
+  out += absl::StrFormat(
+      "output tokens/s   %.1f (best second %.0f; %d tokens in %d chunks, counted by %s)\n"
+      "total tokens/s    %.1f (%d input tokens, %d of them cached)\n",
+      s.PerSecond(s.output_tokens), s.max_output_tokens_per_second, s.output_tokens, s.chunks,
+      s.token_source, s.PerSecond(s.input_tokens + s.output_tokens), s.input_tokens,
+      s.cached_tokens);
+  return out;
+}
+
+std::string Latencies(const Summary& summary, bool is_open_loop) {
+  std::string out = absl::StrFormat("%-10s %9s %9s %9s %9s %9s %9s %9s\n", "ms", "mean", "p50",
+                                    "p90", "p95", "p99", "max", "count");
+  for (const LatencyRow& row : LatencyRows(is_open_loop)) {
+    const Distribution& d = summary.*row.distribution;
+    if (d.count == 0) continue;
+    out +=
+        absl::StrFormat("%-10s %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f %9d\n", row.name, d.mean * 1e3,
+                        d.p50 * 1e3, d.p90 * 1e3, d.p95 * 1e3, d.p99 * 1e3, d.max * 1e3, d.count);
+  }
+  return out;
+}
+
+std::string FirstErrors(const Report& report) {
+  for (const Record& record : report.result->records) {
+    if (record.target == report.target && record.outcome == Outcome::kFailed) {
+      return absl::StrFormat("first failure     request %d: %s\n", record.index, record.error);
+    }
+  }
+  return "";
+}
+
+std::string AuditLines(const std::vector<AuditCheck>& audit) {
+  std::string out;
+  for (const AuditCheck& check : audit) {
+    out += absl::StrFormat("audit %-14s %-7s %s\n", check.name, VerdictWord(check.verdict),
+                           check.detail);
+  }
+  return out;
+}
+
+std::string SweepTable(const Session& session) {
+  const char* axis = session.config.sweep == SweepKind::kRate ? "rate" : "streams";
+  std::string out =
+      absl::StrFormat("\n%9s %9s %10s %10s %10s %10s %10s %7s\n", axis, "req/s", "tokens/s",
+                      "TTFT p50", "TTFT p99", "TPOT p50", "E2E p50", "failed");
+  for (const Report& report : session.reports) {
+    const Summary& s = report.summary;
+    out += absl::StrFormat("%9g %9.2f %10.1f %10.2f %10.2f %10.2f %10.2f %7d\n", report.sweep_point,
+                           s.PerSecond(s.completed), s.PerSecond(s.output_tokens), s.ttft.p50 * 1e3,
+                           s.ttft.p99 * 1e3, s.tpot.p50 * 1e3, s.e2e.p50 * 1e3, s.failed);
+  }
+  return out;
+}
+
+std::string ComparisonTable(const Comparison& comparison) {
+  std::string out = absl::StrFormat(
+      "\nB / A over %d pairs, with 95 %% confidence intervals (bootstrap over pairs)\n"
+      "%-22s %10s %10s %8s   %s\n",
+      comparison.num_pairs, "", "A", "B", "B/A", "interval");
+  for (const ComparisonRow& row : comparison.rows) {
+    out += absl::StrFormat("%-22s %10.3f %10.3f %8.3f   %.3f .. %.3f  (%s)\n", row.name,
+                           row.a * row.scale, row.b * row.scale, row.ratio.value, row.ratio.low,
+                           row.ratio.high, row.unit);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<LatencyRow> LatencyRows(bool is_open_loop) {
+  std::vector<LatencyRow> rows = {
+      {"TTFT", "ttft", "sent to the first chunk with content", &Summary::ttft},
+      {"TTFC", "ttfc", "sent to the first chunk of any kind", &Summary::ttfc},
+      {"TPOT", "tpot", "(last - first chunk with content) / (output tokens - 1)", &Summary::tpot},
+      {"ITL", "itl_per_token", "gap between chunks with content, divided by the tokens of a chunk",
+       &Summary::itl},
+      {"chunk gap", "chunk_gap", "gap between chunks with content", &Summary::chunk_gap},
+      {"E2E", "e2e", "sent to the end of the response", &Summary::e2e},
+      {"connect", "connect", "TCP and TLS of new connections; in no other number",
+       &Summary::connect}};
+  if (is_open_loop) {
+    rows.push_back({"TTFT*", "ttft_intended", "intended to the first chunk with content",
+                    &Summary::ttft_intended});
+    rows.push_back(
+        {"E2E*", "e2e_intended", "intended to the end of the response", &Summary::e2e_intended});
+    rows.push_back({"delay", "delay", "intended to sent", &Summary::delay});
+  }
+  return rows;
+}
+
+std::string TableReport(const Session& session) {
+  std::string out = Concat("\n", session.model, ", ",
+                           session.config.endpoint == Endpoint::kChat ? "chat" : "completions",
+                           ", ", session.load, "\nprompts: ", session.prompts, "\n");
+  for (const Report& report : session.reports) {
+    out += Concat("\n", report.name, session.was_interrupted ? "  (interrupted)" : "", "\n");
+    out += Counts(report, session.config.slo);
+    out += FirstErrors(report);
+    out += Latencies(report.summary, session.config.arrivals.is_open_loop() || report.rate);
+    out += AuditLines(report.audit);
+  }
+  if (session.reports.size() > 1 && session.config.sweep != SweepKind::kNone) {
+    out += SweepTable(session);
+  }
+  if (session.comparison) out += ComparisonTable(*session.comparison);
+  return out;
+}
+
+}  // namespace weightless::loadtest

@@ -1,0 +1,270 @@
+#include "loadtest/runner.h"
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <utility>
+
+#include "common/check.h"
+#include "loadtest/stream_reader.h"
+
+namespace weightless::loadtest {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+constexpr auto kProgressInterval = std::chrono::milliseconds(200);
+constexpr int kInterruptedExitCode = 130;
+
+// One use of Runner::Run: everything happens on the thread that runs `io`.
+class Execution {
+ public:
+  Execution(asio::io_context& io, std::vector<std::unique_ptr<HttpClient>>& targets,
+            const RunPlan& plan)
+      : io_(io),
+        targets_(targets),
+        plan_(plan),
+        monitor_(io),
+        signals_(io),
+        arrival_timer_(io),
+        deadline_timer_(io),
+        progress_timer_(io) {}
+
+  RunResult Run() {
+    io_.restart();
+    if (plan_.stops_on_signals) {
+      signals_.add(SIGINT);
+      signals_.add(SIGTERM);
+      WaitForSignal();
+    }
+    result_.started = SteadyClock::now();
+    monitor_.Start();
+    if (plan_.duration_seconds) StopSendingAfter(*plan_.duration_seconds);
+    if (plan_.on_progress) ReportProgress();
+    if (plan_.next_arrival) {
+      AwaitArrival();
+    } else {
+      StartStreams();
+    }
+    FinishIfIdle();
+    io_.run();
+    return std::move(result_);
+  }
+
+ private:
+  // --- closed loop
+
+  void StartStreams() {
+    readers_.resize(static_cast<size_t>(plan_.max_in_flight));
+    ramp_timers_.reserve(readers_.size());
+    for (int slot = 0; slot < plan_.max_in_flight; ++slot) {
+      const double delay = plan_.ramp_up_seconds * slot / plan_.max_in_flight;
+      if (delay <= 0) {
+        SendNext(slot);
+        continue;
+      }
+      ramp_timers_.emplace_back(io_, result_.started + FromSeconds(delay));
+      ++num_ramping_;
+      ramp_timers_.back().async_wait([this, slot](error_code) {
+        --num_ramping_;
+        SendNext(slot);
+      });
+    }
+  }
+
+  void SendNext(int slot) {
+    const std::optional<Job> job = is_sending_ ? plan_.next_job(slot) : std::nullopt;
+    if (job) {
+      Send(*job, static_cast<size_t>(slot), SteadyClock::now());
+    } else {
+      FinishIfIdle();
+    }
+  }
+
+  // --- open loop
+
+  void AwaitArrival() {
+    const std::optional<double> offset = is_sending_ ? plan_.next_arrival() : std::nullopt;
+    has_arrivals_ = offset.has_value();
+    if (!has_arrivals_) return FinishIfIdle();
+    const SteadyTime intended = result_.started + FromSeconds(*offset);
+    arrival_timer_.expires_at(intended);
+    arrival_timer_.async_wait([this, intended](error_code ec) {
+      if (!ec && is_sending_) {
+        waiting_.push_back(intended);
+        SendWaiting(false);
+      }
+      AwaitArrival();
+    });
+  }
+
+  // Sends what is due as far as slots allow. What had to wait for a slot says nothing about the
+  // generator's punctuality.
+  void SendWaiting(bool waited_for_slot) {
+    while (!waiting_.empty() && HasRoom()) {
+      const SteadyTime intended = waiting_.front();
+      waiting_.pop_front();
+      const std::optional<Job> job = plan_.next_job(0);
+      if (!job) return StopSending();
+      if (!waited_for_slot && waiting_.empty()) {
+        send_delays_.push_back(Seconds(SteadyClock::now() - intended));
+      }
+      Send(*job, FreeSlot(), intended);
+    }
+  }
+
+  bool HasRoom() const {
+    return plan_.max_in_flight == 0 || num_running_ < static_cast<size_t>(plan_.max_in_flight);
+  }
+
+  size_t FreeSlot() {
+    if (free_slots_.empty()) {
+      readers_.emplace_back();
+      return readers_.size() - 1;
+    }
+    const size_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    return slot;
+  }
+
+  // --- both
+
+  void Send(const Job& job, size_t slot, SteadyTime intended) {
+    Record& record = result_.records.emplace_back();
+    record.index = job.index;
+    record.target = job.target;
+    record.intended = intended;
+    std::string request = plan_.make_request(job, record);
+    record.content.reserve(std::min<size_t>(record.max_tokens, 4096));
+    readers_[slot] = std::make_unique<StreamReader>(
+        record, num_tokens_, [this, slot](StreamReader& reader) { OnEnd(slot, reader.record()); });
+    if (plan_.keeps_text) readers_[slot]->KeepText();
+    ++num_running_;
+    targets_[job.target]->Start(std::move(request), *readers_[slot], plan_.timeout);
+  }
+
+  void OnEnd(size_t slot, const Record& record) {
+    --num_running_;
+    ++num_ended_;
+    if (record.outcome == Outcome::kFailed) ++num_failed_;
+    if (!record.content.empty()) {
+      recent_ttfts_.push_back(Seconds(record.content.front().when - record.sent));
+    }
+    if (plan_.next_arrival) {
+      readers_[slot].reset();
+      free_slots_.push_back(slot);
+      SendWaiting(true);
+      FinishIfIdle();
+    } else {
+      SendNext(static_cast<int>(slot));
+    }
+  }
+
+  void StopSendingAfter(double seconds) {
+    deadline_timer_.expires_at(result_.started + FromSeconds(seconds));
+    deadline_timer_.async_wait([this](error_code ec) {
+      if (!ec) StopSending();
+    });
+  }
+
+  void StopSending() {
+    is_sending_ = false;
+    has_arrivals_ = false;
+    waiting_.clear();
+    arrival_timer_.cancel();
+    for (asio::steady_timer& timer : ramp_timers_) timer.cancel();
+    FinishIfIdle();
+  }
+
+  void WaitForSignal() {
+    signals_.async_wait([this](error_code ec, int) {
+      if (ec) return;
+      if (std::exchange(result_.was_interrupted, true)) std::_Exit(kInterruptedExitCode);
+      StopSending();
+      for (const auto& target : targets_) target->CancelAll();
+      WaitForSignal();
+    });
+  }
+
+  void ReportProgress() {
+    progress_timer_.expires_after(kProgressInterval);
+    progress_timer_.async_wait([this](error_code ec) {
+      if (ec) return;
+      TellProgress();
+      ReportProgress();
+    });
+  }
+
+  void TellProgress() {
+    plan_.on_progress({.elapsed_seconds = Seconds(SteadyClock::now() - result_.started),
+                       .num_ended = num_ended_,
+                       .num_failed = num_failed_,
+                       .num_running = num_running_,
+                       .num_tokens = num_tokens_,
+                       .recent_ttfts = std::exchange(recent_ttfts_, {})});
+  }
+
+  // Ends the run when nothing is running and nothing will come.
+  void FinishIfIdle() {
+    if (num_running_ > 0 || num_ramping_ > 0 || has_arrivals_ || !waiting_.empty()) return;
+    if (std::exchange(is_finished_, true)) return;
+    result_.ended = SteadyClock::now();
+    result_.load = monitor_.Stop();
+    result_.load.send_delays = std::move(send_delays_);
+    if (plan_.on_progress) TellProgress();
+    signals_.cancel();
+    arrival_timer_.cancel();
+    deadline_timer_.cancel();
+    progress_timer_.cancel();
+  }
+
+  asio::io_context& io_;
+  std::vector<std::unique_ptr<HttpClient>>& targets_;
+  const RunPlan& plan_;
+  RunResult result_;
+  LoopMonitor monitor_;
+  asio::signal_set signals_;
+  asio::steady_timer arrival_timer_;
+  asio::steady_timer deadline_timer_;
+  asio::steady_timer progress_timer_;
+  std::vector<asio::steady_timer> ramp_timers_;
+  std::vector<std::unique_ptr<StreamReader>> readers_;  // by slot
+  std::vector<size_t> free_slots_;                      // open loop
+  std::deque<SteadyTime> waiting_;                      // due, but no slot is free
+  std::vector<double> send_delays_;
+  std::vector<double> recent_ttfts_;
+  uint64_t num_tokens_ = 0;
+  uint64_t num_ended_ = 0;
+  uint64_t num_failed_ = 0;
+  size_t num_running_ = 0;
+  int num_ramping_ = 0;
+  bool is_sending_ = true;
+  bool has_arrivals_ = false;
+  bool is_finished_ = false;
+};
+
+}  // namespace
+
+struct Runner::State {
+  asio::io_context io{1};
+  std::vector<std::unique_ptr<HttpClient>> targets;
+};
+
+Runner::Runner() : state_(std::make_unique<State>()) {}
+Runner::~Runner() = default;
+
+absl::Status Runner::AddTarget(const Url& url, const TlsOptions& tls) {
+  state_->targets.push_back(std::make_unique<HttpClient>(state_->io, url, tls));
+  return state_->targets.back()->Open();
+}
+
+RunResult Runner::Run(const RunPlan& plan) {
+  CHECK(!state_->targets.empty());
+  return Execution(state_->io, state_->targets, plan).Run();
+}
+
+}  // namespace weightless::loadtest
