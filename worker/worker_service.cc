@@ -87,6 +87,7 @@ class RunCall : public grpc::ServerBidiReactor<proto::StepPlan, proto::StepResul
       LogInfo("owner_left", {{"peer", peer_}, {"status", end_->ToString()}});
     }
     stream_.reset();
+    lease_alarm_.reset();  // it holds a reference to this object
     self_.reset();
   }
 
@@ -105,20 +106,23 @@ class RunCall : public grpc::ServerBidiReactor<proto::StepPlan, proto::StepResul
       if (stream.ok()) {
         stream_ = *std::move(stream);
         writing_ = true;  // holds Finish back until the first operations are started
+      } else if (retries_left > 0) {
+        lease_alarm_ = std::make_unique<grpc::Alarm>();
+        lease_alarm_->Set(
+            std::chrono::system_clock::now() + kLeaseRetryInterval,
+            [self = self_, retries_left](bool) { self->TakeLease(retries_left - 1); });
+        return;
       }
     }
-    if (refused.ok()) {
-      LogInfo("owner_connected", {{"peer", peer_}});
-      StartSendInitialMetadata();  // tells the router that it is the owner
-      StartRead(&plan_);
-      Advance();
-    } else if (retries_left > 0) {
-      lease_alarm_.Set(std::chrono::system_clock::now() + kLeaseRetryInterval,
-                       [self = self_, retries_left](bool) { self->TakeLease(retries_left - 1); });
-    } else {
+    if (!refused.ok()) {
       LogWarning("owner_refused", {{"peer", peer_}, {"reason", std::string(refused.message())}});
       End(refused);
+      return;
     }
+    LogInfo("owner_connected", {{"peer", peer_}});
+    StartSendInitialMetadata();  // tells the router that it is the owner
+    StartRead(&plan_);
+    Advance();
   }
 
   // Writes a result after those before it.
@@ -174,7 +178,7 @@ class RunCall : public grpc::ServerBidiReactor<proto::StepPlan, proto::StepResul
   EngineThread& engine_;
   const std::string peer_;
   std::shared_ptr<RunCall> self_;  // until OnDone: gRPC holds a plain pointer
-  grpc::Alarm lease_alarm_;
+  std::unique_ptr<grpc::Alarm> lease_alarm_;
   proto::StepPlan plan_;  // being read
   absl::Mutex mutex_;
   // Set once; read without the mutex by what can only come later.
