@@ -31,6 +31,7 @@ class WeightLoader {
                const LoadProgress& progress)
       : checkpoint_(checkpoint), backend_(backend), progress_(progress) {
     for (const auto& [name, tensor] : checkpoint.tensors()) bytes_to_read_ += tensor.data.size();
+    if (progress_) progress_(0);
   }
 
   absl::StatusOr<Weights> Load(int max_length) {
