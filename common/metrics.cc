@@ -1,183 +1,340 @@
 #include "common/metrics.h"
 
-#include <prometheus/counter.h>
-#include <prometheus/family.h>
-#include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
-#include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
-#include <string_view>
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/check.h"
+#include "common/metric_registry.h"
+#include "common/vllm_metrics.h"
 
 namespace weightless {
 
 namespace {
 
 using Labels = prometheus::Labels;
-using Buckets = prometheus::Histogram::BucketBoundaries;
+using Registry = prometheus::Registry;
 
-// From 0.1 ms, so that tokens of half a millisecond can be told apart, to a minute.
-const Buckets& TokenBuckets() {
-  static const auto& buckets =
-      *new Buckets{0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005,
-                   0.0075, 0.01,   0.015,  0.02,   0.03,    0.05,  0.075,  0.1,   0.15,  0.2,
-                   0.3,    0.5,    0.75,   1,      2,       5,     10,     30,    60};
-  return buckets;
-}
-const Buckets& RequestBuckets() {
-  static const auto& buckets =
-      *new Buckets{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1,   1.5, 2,
-                   3,     5,     8,     10,   15,   20,   30,  45,  60,  120, 300, 600, 1800};
-  return buckets;
-}
-const Buckets& BatchBuckets() {
-  static const auto& buckets = *new Buckets{1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256};
-  return buckets;
-}
+// Makes handles, each with its second metric when vLLM's names are exported.
+struct Maker {
+  Registry& registry;
+  VllmMetrics* vllm;  // or null
 
-Counter MakeCounter(prometheus::Registry& registry, const char* name, const char* help,
-                    const Labels& labels = {}) {
-  return Counter(prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(labels));
-}
-Gauge MakeGauge(prometheus::Registry& registry, const char* name, const char* help,
-                const Labels& labels = {}) {
-  return Gauge(prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels));
-}
-Histogram MakeHistogram(prometheus::Registry& registry, const char* name, const char* help,
-                        const Buckets& buckets, const Labels& labels = {}) {
-  return Histogram(
-      prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels, buckets));
-}
-
-Counter MakeRequests(prometheus::Registry& registry, const char* outcome) {
-  return MakeCounter(registry, "weightless_requests_total",
-                     "Generation requests that ended, by outcome.", {{"outcome", outcome}});
-}
-Counter MakeResponses(prometheus::Registry& registry, const char* status_class) {
-  return MakeCounter(registry, "weightless_http_responses_total",
-                     "HTTP responses of every route, by class of status code.",
-                     {{"class", status_class}});
-}
-
-Gauge MakeBlocks(prometheus::Registry& registry, const std::string& address, const char* pool,
-                 std::string_view kind) {
-  const Labels labels = {{"worker", address}, {"pool", pool}};
-  if (kind == "used") {
-    return MakeGauge(registry, "weightless_kv_blocks_used", "KV blocks that sequences hold.",
-                     labels);
+  Counter Count(const char* name, const char* help,
+                prometheus::Counter VllmMetrics::*alias = nullptr, const Labels& labels = {}) {
+    return MakeCounter(registry, name, help, labels, Find(alias));
   }
-  if (kind == "cached") {
-    return MakeGauge(registry, "weightless_kv_blocks_cached",
-                     "KV blocks held by no sequence that hold a findable prefix.", labels);
+  Gauge Level(const char* name, const char* help, prometheus::Gauge VllmMetrics::*alias = nullptr,
+              const Labels& labels = {}) {
+    return MakeGauge(registry, name, help, labels, Find(alias));
   }
-  return MakeGauge(registry, "weightless_kv_blocks", "KV blocks of the pool.", labels);
-}
+  Histogram Spread(const char* name, const char* help, const Buckets& buckets,
+                   prometheus::Histogram VllmMetrics::*alias = nullptr, const Labels& labels = {}) {
+    return MakeHistogram(registry, name, help, buckets, labels, Find(alias));
+  }
+
+  Counter Requests(const char* outcome, prometheus::Counter VllmMetrics::*alias) {
+    return Count("weightless_requests_total", "Generation requests that ended, by outcome.", alias,
+                 {{"outcome", outcome}});
+  }
+  Counter Responses(const char* status_class) {
+    return Count("weightless_http_responses_total",
+                 "HTTP responses of every route, by class of status code.", nullptr,
+                 {{"class", status_class}});
+  }
+  Histogram Added(const char* stage) {
+    return Spread("weightless_router_added_seconds",
+                  "Time that the router itself adds. prepare: request read to its sequences "
+                  "queued; deliver: a step's result arrived to its bytes written.",
+                  TokenTimeBuckets(), nullptr, {{"stage", stage}});
+  }
+  Gauge Blocks(const char* name, const char* help, const std::string& address, const char* pool) {
+    return Level(name, help, nullptr, {{"worker", address}, {"pool", pool}});
+  }
+
+  template <typename Metric>
+  Metric* Find(Metric VllmMetrics::*alias) {
+    return vllm == nullptr || alias == nullptr ? nullptr : &(vllm->*alias);
+  }
+};
 
 }  // namespace
 
-void Counter::Add(double amount) { impl_->Increment(amount); }
-double Counter::value() const { return impl_->Value(); }
-void Gauge::Set(double value) { impl_->Set(value); }
-void Gauge::Add(double amount) { impl_->Increment(amount); }
-double Gauge::value() const { return impl_->Value(); }
-void Histogram::Observe(double value) { impl_->Observe(value); }
+void Counter::Add(double amount) {
+  if (impl_ != nullptr) impl_->Increment(amount);
+  if (alias_ != nullptr) alias_->Increment(amount);
+}
+double Counter::value() const {
+  CHECK(impl_ != nullptr);
+  return impl_->Value();
+}
+void Gauge::Set(double value) {
+  if (impl_ != nullptr) impl_->Set(value);
+  if (alias_ != nullptr) alias_->Set(value);
+}
+void Gauge::Add(double amount) {
+  if (impl_ != nullptr) impl_->Increment(amount);
+  if (alias_ != nullptr) alias_->Increment(amount);
+}
+double Gauge::value() const {
+  CHECK(impl_ != nullptr);
+  return impl_->Value();
+}
+void Histogram::Observe(double value) {
+  if (impl_ != nullptr) impl_->Observe(value);
+  if (alias_ != nullptr) alias_->Observe(value);
+}
 
-RouterMetrics::RouterMetrics()
-    : registry_(
-          std::make_shared<prometheus::Registry>(prometheus::Registry::InsertBehavior::Merge)),
-      requests_started(MakeCounter(*registry_, "weightless_requests_started_total",
-                                   "Generation requests that passed validation and admission.")),
-      requests_stop(MakeRequests(*registry_, "stop")),
-      requests_length(MakeRequests(*registry_, "length")),
-      requests_tool_calls(MakeRequests(*registry_, "tool_calls")),
-      requests_error(MakeRequests(*registry_, "error")),
-      requests_aborted(MakeRequests(*registry_, "aborted")),
-      requests_running(MakeGauge(*registry_, "weightless_requests_running",
-                                 "Generation requests that started and have not ended.")),
-      responses_2xx(MakeResponses(*registry_, "2xx")),
-      responses_4xx(MakeResponses(*registry_, "4xx")),
-      responses_5xx(MakeResponses(*registry_, "5xx")),
-      unknown_fields(MakeCounter(*registry_, "weightless_unknown_fields_total",
-                                 "Fields of request bodies that are not known and were ignored.")),
-      connections_open(
-          MakeGauge(*registry_, "weightless_connections_open", "Open HTTP connections.")),
-      ttft_seconds(MakeHistogram(*registry_, "weightless_ttft_seconds",
-                                 "Request read to first content byte written.", RequestBuckets())),
-      tpot_seconds(MakeHistogram(*registry_, "weightless_tpot_seconds",
-                                 "Mean time per output token after the first, by choice.",
-                                 TokenBuckets())),
-      itl_seconds(MakeHistogram(*registry_, "weightless_itl_seconds",
-                                "Time between two tokens of a choice.", TokenBuckets())),
-      e2e_seconds(MakeHistogram(*registry_, "weightless_e2e_seconds", "Request read to its end.",
-                                RequestBuckets())),
-      queued_sequences(MakeGauge(*registry_, "weightless_queued_sequences",
-                                 "Sequences accepted and waiting for a replica.")),
-      running_sequences(MakeGauge(*registry_, "weightless_running_sequences",
-                                  "Sequences on a replica, those in prefill included.")),
-      queue_seconds(MakeHistogram(*registry_, "weightless_queue_seconds",
-                                  "Accepted to placed on a replica for the first time.",
-                                  RequestBuckets())),
-      prompt_tokens(MakeCounter(*registry_, "weightless_prompt_tokens_total",
-                                "Prompt tokens prefilled for the first time or found in the prefix "
-                                "cache, summed over choices.")),
-      cached_tokens(MakeCounter(*registry_, "weightless_cached_tokens_total",
-                                "Prompt tokens found in the prefix cache.")),
-      generated_tokens(MakeCounter(*registry_, "weightless_generated_tokens_total",
-                                   "Tokens sampled and emitted, summed over choices.")),
-      recomputed_tokens(MakeCounter(*registry_, "weightless_recomputed_tokens_total",
-                                    "Tokens prefilled again after a preemption or a worker loss.")),
-      preemptions(MakeCounter(*registry_, "weightless_preemptions_total",
-                              "Sequences that gave their KV blocks back to be recomputed later.")),
-      migrations(MakeCounter(*registry_, "weightless_migrations_total",
-                             "Sequences put back to the queue because their worker was lost.")),
-      poisoned_sequences(MakeCounter(*registry_, "weightless_poisoned_sequences_total",
-                                     "Sequences ended because several workers in a row were lost "
-                                     "while they ran.")),
-      expired_sequences(MakeCounter(*registry_, "weightless_expired_sequences_total",
-                                    "Sequences ended by their deadline.")) {}
+struct RouterMetrics::Impl {
+  explicit Impl(MetricsOptions metrics_options)
+      : options(std::move(metrics_options)),
+        vllm(options.vllm_names ? std::make_unique<VllmMetrics>() : nullptr) {}
+
+  const MetricsOptions options;
+  Registry registry{Registry::InsertBehavior::Merge};
+  const std::unique_ptr<VllmMetrics> vllm;
+  Maker make{registry, vllm.get()};
+
+  // Facts of workers come and go with their label sets.
+  using GaugeFamily = prometheus::Family<prometheus::Gauge>;
+  GaugeFamily& info =
+      MakeFamily("weightless_worker_info", "1 for a worker that is ready; what it is, as labels.");
+  GaugeFamily& variant =
+      MakeFamily("weightless_variant_info", "1; what this router serves, as labels.");
+  GaugeFamily& memory = MakeFamily("weightless_memory_bytes",
+                                   "Device memory of a worker by class of use: its ledger.");
+  GaugeFamily& allocated =
+      MakeFamily("weightless_memory_allocated_bytes",
+                 "Device memory a worker has taken, as the device's allocator counts it.");
+  GaugeFamily& total = MakeFamily("weightless_memory_total_bytes", "Memory of a worker's device.");
+
+  struct Fact {
+    GaugeFamily* family;
+    prometheus::Gauge* gauge;
+  };
+  mutable absl::Mutex mutex;
+  std::map<std::string, std::vector<Fact>> facts ABSL_GUARDED_BY(mutex);  // by address
+  std::map<std::string, uint64_t> num_blocks ABSL_GUARDED_BY(mutex);      // of ready workers
+  std::optional<VllmServed> served ABSL_GUARDED_BY(mutex);
+
+  GaugeFamily& MakeFamily(const char* name, const char* help) {
+    return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
+  }
+  void Forget(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    for (const Fact& fact : facts[address]) fact.family->Remove(fact.gauge);
+    facts.erase(address);
+    num_blocks.erase(address);
+  }
+};
+
+RouterMetrics::RouterMetrics(const MetricsOptions& options)
+    : impl_(std::make_unique<Impl>(options)),
+      requests_started(
+          impl_->make.Count("weightless_requests_started_total",
+                            "Generation requests that passed validation and admission.")),
+      requests_stop(impl_->make.Requests("stop", &VllmMetrics::success_stop)),
+      requests_length(impl_->make.Requests("length", &VllmMetrics::success_length)),
+      requests_tool_calls(impl_->make.Requests("tool_calls", &VllmMetrics::success_stop)),
+      requests_error(impl_->make.Requests("error", &VllmMetrics::success_error)),
+      requests_aborted(impl_->make.Requests("aborted", &VllmMetrics::success_abort)),
+      requests_running(impl_->make.Level("weightless_requests_running",
+                                         "Generation requests that started and have not ended.")),
+      responses_2xx(impl_->make.Responses("2xx")),
+      responses_4xx(impl_->make.Responses("4xx")),
+      responses_5xx(impl_->make.Responses("5xx")),
+      unknown_fields(
+          impl_->make.Count("weightless_unknown_fields_total",
+                            "Fields of request bodies that are not known and were ignored.")),
+      connections_open(impl_->make.Level("weightless_connections_open", "Open HTTP connections.")),
+      ttft_seconds(impl_->make.Spread("weightless_ttft_seconds",
+                                      "Request read to first content byte written.",
+                                      RequestTimeBuckets())),
+      tpot_seconds(impl_->make.Spread("weightless_tpot_seconds",
+                                      "Mean time per output token after the first, by choice.",
+                                      TokenTimeBuckets(), &VllmMetrics::time_per_output_token)),
+      itl_seconds(impl_->make.Spread("weightless_itl_seconds",
+                                     "Time between two tokens of a choice.", TokenTimeBuckets(),
+                                     &VllmMetrics::inter_token_latency)),
+      e2e_seconds(impl_->make.Spread("weightless_e2e_seconds", "Request read to its end.",
+                                     RequestTimeBuckets(), &VllmMetrics::e2e_latency)),
+      prepare_seconds(impl_->make.Added("prepare")),
+      deliver_seconds(impl_->make.Added("deliver")),
+      request_prompt_tokens(impl_->make.Spread(
+          "weightless_request_prompt_tokens", "Prompt tokens of a request that ended.",
+          TokenCountBuckets(), &VllmMetrics::request_prompt_tokens)),
+      request_output_tokens(impl_->make.Spread(
+          "weightless_request_output_tokens", "Output tokens of a request that ended.",
+          TokenCountBuckets(), &VllmMetrics::request_generation_tokens)),
+      queued_sequences(impl_->make.Level("weightless_queued_sequences",
+                                         "Sequences accepted and waiting for a replica.",
+                                         &VllmMetrics::requests_waiting)),
+      running_sequences(impl_->make.Level("weightless_running_sequences",
+                                          "Sequences on a replica, those in prefill included.",
+                                          &VllmMetrics::requests_running)),
+      kv_used_ratio(impl_->make.Level(
+          "weightless_kv_used_ratio",
+          "KV blocks that sequences hold, of all blocks of the fuller pool; 1 = all.",
+          &VllmMetrics::kv_cache_usage)),
+      queue_seconds(impl_->make.Spread("weightless_queue_seconds",
+                                       "Accepted to placed on a replica for the first time.",
+                                       RequestTimeBuckets(), &VllmMetrics::queue_time)),
+      prefill_seconds(impl_->make.Spread("weightless_prefill_seconds",
+                                         "Placed on a replica to the first token, by choice.",
+                                         RequestTimeBuckets(), &VllmMetrics::prefill_time)),
+      prompt_tokens(
+          impl_->make.Count("weightless_prompt_tokens_total",
+                            "Prompt tokens prefilled for the first time or found in the prefix "
+                            "cache, summed over choices.",
+                            &VllmMetrics::prompt_tokens)),
+      prefix_queried_tokens(impl_->make.Count("weightless_prefix_queried_tokens_total",
+                                              "Prompt tokens looked up in the prefix cache.",
+                                              &VllmMetrics::prefix_cache_queries)),
+      cached_tokens(impl_->make.Count("weightless_cached_tokens_total",
+                                      "Prompt tokens found in the prefix cache.",
+                                      &VllmMetrics::prefix_cache_hits)),
+      generated_tokens(impl_->make.Count("weightless_generated_tokens_total",
+                                         "Output tokens of answers, as usage counts them.",
+                                         &VllmMetrics::generation_tokens)),
+      recomputed_tokens(
+          impl_->make.Count("weightless_recomputed_tokens_total",
+                            "Tokens prefilled again after a preemption or a worker loss.")),
+      preemptions(
+          impl_->make.Count("weightless_preemptions_total",
+                            "Sequences that gave their KV blocks back to be recomputed later.",
+                            &VllmMetrics::preemptions)),
+      migrations(
+          impl_->make.Count("weightless_migrations_total",
+                            "Sequences put back to the queue because their worker was lost.")),
+      poisoned_sequences(impl_->make.Count("weightless_poisoned_sequences_total",
+                                           "Sequences ended because several workers in a row were "
+                                           "lost while they ran.")),
+      expired_sequences(impl_->make.Count("weightless_expired_sequences_total",
+                                          "Sequences ended by their deadline.")),
+      vllm{.ttft_seconds = Histogram(nullptr, impl_->make.Find(&VllmMetrics::time_to_first_token)),
+           .decode_seconds = Histogram(nullptr, impl_->make.Find(&VllmMetrics::decode_time)),
+           .inference_seconds = Histogram(nullptr, impl_->make.Find(&VllmMetrics::inference_time)),
+           .choices = Histogram(nullptr, impl_->make.Find(&VllmMetrics::request_n)),
+           .max_tokens = Histogram(nullptr, impl_->make.Find(&VllmMetrics::request_max_tokens)),
+           .longest_output_tokens =
+               Histogram(nullptr, impl_->make.Find(&VllmMetrics::request_max_generation_tokens)),
+           .computed_prompt_tokens =
+               Histogram(nullptr, impl_->make.Find(&VllmMetrics::request_computed_prompt_tokens)),
+           .prompt_tokens_computed =
+               Counter(nullptr, impl_->make.Find(&VllmMetrics::prompt_tokens_computed))} {
+  AddBuildInfo(impl_->registry);
+}
 
 RouterMetrics::~RouterMetrics() = default;
 
 std::string RouterMetrics::Exposition() const {
-  return prometheus::TextSerializer().Serialize(registry_->Collect());
+  std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();
+  std::vector<prometheus::MetricFamily> process = CollectProcess();
+  std::move(process.begin(), process.end(), std::back_inserter(families));
+  std::string text = prometheus::TextSerializer().Serialize(families);
+  if (impl_->vllm == nullptr) return text;
+  absl::MutexLock lock(&impl_->mutex);
+  if (!impl_->served.has_value()) return text;
+  VllmServed served = *impl_->served;
+  for (const auto& [address, num_blocks] : impl_->num_blocks) served.num_blocks += num_blocks;
+  impl_->vllm->Append(served, text);
+  return text;
+}
+
+void RouterMetrics::Describe(const std::string& address, const WorkerFacts& facts) {
+  absl::MutexLock lock(&impl_->mutex);
+  impl_->Forget(address);
+  Labels labels = VariantLabels(facts);
+  if (!impl_->served.has_value()) {
+    impl_->variant.Add(labels).Set(1);
+    const std::string& name = impl_->options.served_model_name;
+    impl_->served = VllmServed{.model_name = name.empty() ? facts.model : name,
+                               .block_size = facts.block_size,
+                               .sliding_window = facts.sliding_window,
+                               .max_context = facts.max_context};
+  }
+  std::vector<Impl::Fact>& added = impl_->facts[address];
+  const auto add = [&](Impl::GaugeFamily& family, const Labels& of, double value) {
+    prometheus::Gauge& gauge = family.Add(of);
+    gauge.Set(value);
+    added.push_back({&family, &gauge});
+  };
+  for (const auto& [kind, size_bytes] : facts.memory) {
+    add(impl_->memory, {{"worker", address}, {"class", kind}}, static_cast<double>(size_bytes));
+  }
+  const Labels worker = {{"worker", address}};
+  add(impl_->allocated, worker, static_cast<double>(facts.memory_allocated_bytes));
+  add(impl_->total, worker, static_cast<double>(facts.memory_total_bytes));
+  labels.insert(
+      {{"worker", address}, {"device_name", facts.device_name}, {"version", facts.version}});
+  add(impl_->info, labels, 1);
+  impl_->num_blocks[address] = facts.num_full_blocks;
+}
+
+void RouterMetrics::Forget(const std::string& address) {
+  absl::MutexLock lock(&impl_->mutex);
+  impl_->Forget(address);
 }
 
 ReplicaMetrics RouterMetrics::ForReplica(const std::string& address) {
-  prometheus::Registry& r = *registry_;
+  Maker& make = impl_->make;
   const Labels labels = {{"worker", address}};
+  const auto blocks = [&](const char* pool) {
+    return make.Blocks("weightless_kv_blocks", "KV blocks of the pool.", address, pool);
+  };
+  const auto blocks_used = [&](const char* pool) {
+    return make.Blocks("weightless_kv_blocks_used", "KV blocks that sequences hold.", address,
+                       pool);
+  };
+  const auto blocks_cached = [&](const char* pool) {
+    return make.Blocks("weightless_kv_blocks_cached",
+                       "KV blocks held by no sequence that hold a findable prefix.", address, pool);
+  };
   return {
-      .up =
-          MakeGauge(r, "weightless_worker_up", "1 while plans can be sent to the worker.", labels),
-      .running_sequences =
-          MakeGauge(r, "weightless_worker_running_sequences", "Sequences on the replica.", labels),
-      .full_blocks = MakeBlocks(r, address, "full", "all"),
-      .full_blocks_used = MakeBlocks(r, address, "full", "used"),
-      .full_blocks_cached = MakeBlocks(r, address, "full", "cached"),
-      .sliding_blocks = MakeBlocks(r, address, "sliding", "all"),
-      .sliding_blocks_used = MakeBlocks(r, address, "sliding", "used"),
-      .sliding_blocks_cached = MakeBlocks(r, address, "sliding", "cached"),
-      .steps = MakeCounter(r, "weightless_steps_total", "Steps whose result arrived.", labels),
-      .step_seconds = MakeHistogram(r, "weightless_step_seconds", "Time of a step on the device.",
-                                    TokenBuckets(), labels),
-      .batch_size = MakeHistogram(r, "weightless_step_sequences", "Sequences in a step.",
-                                  BatchBuckets(), labels),
-      .plan_ahead_stalls = MakeCounter(
-          r, "weightless_plan_ahead_stalls_total",
+      .up = make.Level("weightless_worker_up", "1 while plans can be sent to the worker.", nullptr,
+                       labels),
+      .running_sequences = make.Level("weightless_worker_running_sequences",
+                                      "Sequences on the replica.", nullptr, labels),
+      .full_blocks = blocks("full"),
+      .full_blocks_used = blocks_used("full"),
+      .full_blocks_cached = blocks_cached("full"),
+      .sliding_blocks = blocks("sliding"),
+      .sliding_blocks_used = blocks_used("sliding"),
+      .sliding_blocks_cached = blocks_cached("sliding"),
+      .steps = make.Count("weightless_steps_total", "Steps whose result arrived.", nullptr, labels),
+      .sampled_tokens = make.Count("weightless_sampled_tokens_total",
+                                   "Tokens that steps brought, those after a stop string or after "
+                                   "the client left included.",
+                                   nullptr, labels),
+      .step_seconds = make.Spread("weightless_step_seconds", "Time of a step on the device.",
+                                  TokenTimeBuckets(), nullptr, labels),
+      .batch_size = make.Spread("weightless_step_sequences", "Sequences in a step.", BatchBuckets(),
+                                nullptr, labels),
+      .step_tokens =
+          make.Spread("weightless_step_tokens", "New prompt tokens and output tokens of a step.",
+                      TokenCountBuckets(), &VllmMetrics::iteration_tokens, labels),
+      .plan_ahead_stalls = make.Count(
+          "weightless_plan_ahead_stalls_total",
           "Steps that the worker could start only late: the plan was sent after, or less than one "
           "transit time (the least seen between sending a plan and its result, without its device "
           "time) before, the result of the step before it arrived, though it goes on with "
-          "sequences "
-          "that ran already.",
-          labels),
-      .losses = MakeCounter(r, "weightless_worker_losses_total",
-                            "Times that a ready worker was given up.", labels),
-      .refusals =
-          MakeCounter(r, "weightless_worker_refusals_total",
-                      "Times that a worker was refused: other weights, other protocol or an "
-                      "impossible geometry.",
-                      labels),
-      .rejected_plans = MakeCounter(r, "weightless_rejected_plans_total",
-                                    "Plans that a worker found to break the contract.", labels)};
+          "sequences that ran already.",
+          nullptr, labels),
+      .losses = make.Count("weightless_worker_losses_total",
+                           "Times that a ready worker was given up.", nullptr, labels),
+      .refusals = make.Count("weightless_worker_refusals_total",
+                             "Times that a worker was refused: other weights, other protocol or an "
+                             "impossible geometry.",
+                             nullptr, labels),
+      .rejected_plans =
+          make.Count("weightless_rejected_plans_total",
+                     "Plans that a worker found to break the contract.", nullptr, labels)};
 }
 
 }  // namespace weightless
