@@ -59,9 +59,9 @@ void ReadLogitBias(FieldReader& reader, int vocab_size, std::map<int32_t, double
     int32_t id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocab_size) {
-      entries.Fail("logit_bias", "out_of_range",
-                   Concat("key ", Quoted(key), " is not a token id in [0, ", vocab_size, ")"));
-      break;
+      return reader.Fail(
+          "logit_bias", "out_of_range",
+          Concat("key ", Quoted(key), " is not a token id in [0, ", vocab_size, ")"));
     }
     std::optional<double> bias;
     entries.Float(key, -100, 100, bias);
