@@ -19,6 +19,11 @@ if(WEIGHTLESS_SANITIZE)
                                                     -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(weightless_flags INTERFACE -fsanitize=${WEIGHTLESS_SANITIZE})
 endif()
+if(WEIGHTLESS_SANITIZE MATCHES "thread")
+  add_library(weightless_tsan_runtime OBJECT ${PROJECT_SOURCE_DIR}/tests/support/tsan_runtime.cc)
+  target_link_libraries(weightless_flags INTERFACE $<TARGET_OBJECTS:weightless_tsan_runtime>
+                                                   ${CMAKE_DL_LIBS})
+endif()
 
 # weightless_library(NAME SOURCES a.cc ... [HEADERS a.h ...] [PUBLIC lib ...] [PRIVATE lib ...])
 # One library of ours. Headers are declared so that each can be compiled alone.
