@@ -31,7 +31,8 @@ class PrefixHasher {
 
   // The head of a chain.
   PrefixHash Root(std::string_view weight_identity, std::string_view cache_salt) const;
-  // The hash of the block that follows `parent` and holds `tokens`.
+  // The hash of the block that follows `parent` and holds `tokens`; every block of a chain has the
+  // same number of them.
   PrefixHash Next(const PrefixHash& parent, std::span<const int32_t> tokens) const;
 
  private:

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/router/cluster.h"
 
 namespace weightless::router {
@@ -11,7 +13,6 @@ namespace {
 using testing::Client;
 using testing::Cluster;
 using testing::ClusterOptions;
-using ::testing::HasSubstr;
 using testing::MakeRequest;
 
 TEST(EngineCoreTest, GeneratesUpToMaxTokens) {
@@ -42,6 +43,261 @@ TEST(EngineCoreTest, EndsWithTheStopToken) {
   EXPECT_EQ(client->output, cluster.Expected(*client));
   EXPECT_EQ(client->output.back(), 5);
   EXPECT_EQ(client->end, EndReason::kStop);
+}
+
+TEST(EngineCoreTest, KeepsPlansAhead) {
+  Cluster cluster({.config = {.plan_ahead = 3}});
+  cluster.Submit(MakeRequest(10, 50));
+  EXPECT_EQ(cluster.worker(0).plans().size(), 3u);
+  cluster.Deliver(0);
+  EXPECT_EQ(cluster.worker(0).plans().size(), 3u);
+}
+
+TEST(EngineCoreTest, TellsWhatTheCacheGave) {
+  Cluster cluster({});
+  cluster.Submit(MakeRequest(40, 2));
+  cluster.RunUntilIdle();
+  Client* again = cluster.Submit(MakeRequest(40, 2));
+  cluster.RunUntilIdle();
+  EXPECT_EQ(again->num_cached_tokens, 36);
+  EXPECT_EQ(again->output, cluster.Expected(*again));
+  EXPECT_EQ(cluster.metrics().cached_tokens.value(), 36);
+  EXPECT_EQ(cluster.metrics().prompt_tokens.value(), 80);
+}
+
+TEST(EngineCoreTest, GoesWhereThePrefixIs) {
+  Cluster cluster({.num_workers = 3});
+  std::vector<Client*> clients;
+  for (int i = 0; i < 3; ++i) clients.push_back(cluster.Submit(MakeRequest(40, 2, i + 1)));
+  cluster.RunUntilIdle();  // one on each worker: the least loaded one is next
+  for (int i = 0; i < 3; ++i) {
+    Client* again = cluster.Submit(MakeRequest(40, 2, i + 1));
+    cluster.RunUntilIdle();
+    EXPECT_EQ(again->num_cached_tokens, 36);
+  }
+}
+
+TEST(EngineCoreTest, WithoutAPrefixGoesToTheLeastLoaded) {
+  Cluster cluster({.num_workers = 2});
+  cluster.Submit(MakeRequest(10, 100, 1));
+  cluster.Submit(MakeRequest(10, 20, 2));
+  cluster.Submit(MakeRequest(10, 20, 3));
+  const Loads loads = cluster.core().ComputeLoads();
+  EXPECT_EQ(loads.replicas[0].num_running, 1);
+  EXPECT_EQ(loads.replicas[1].num_running, 2);
+}
+
+TEST(EngineCoreTest, QueuesWhatFindsNoSlot) {
+  Cluster cluster({});
+  for (int i = 0; i < 11; ++i) cluster.Submit(MakeRequest(4, 10, i + 1));
+  EXPECT_EQ(cluster.core().ComputeLoads().num_queued, 3);
+  EXPECT_EQ(cluster.admission().num_queued(), 3);
+  cluster.RunUntilIdle();
+  for (const auto& client : cluster.clients()) {
+    EXPECT_EQ(client->output, cluster.Expected(*client));
+  }
+}
+
+TEST(EngineCoreTest, BoundsTheQueue) {
+  Cluster cluster({.config = {.max_queued = 2}});
+  for (int i = 0; i < 10; ++i) cluster.Submit(MakeRequest(4, 10, i + 1));
+  const absl::Status status = cluster.admission().Check(1);
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_EQ(status.message(), "the queue holds 2 of 2 sequences; no room for 1 more");
+}
+
+TEST(EngineCoreTest, AKeyThatFloodsDoesNotHoldBackAnother) {
+  Cluster cluster({});
+  for (int i = 0; i < 50; ++i) {
+    SequenceRequest request = MakeRequest(8, 20, i + 1);
+    request.key_id = "flood";
+    cluster.Submit(std::move(request));
+  }
+  SequenceRequest request = MakeRequest(8, 20, 99);
+  request.key_id = "quiet";
+  Client* quiet = cluster.Submit(std::move(request));
+  int num_ended = 0;
+  while (!quiet->end.has_value()) {
+    cluster.Deliver(0);
+    quiet->Read();
+  }
+  for (const auto& client : cluster.clients()) {
+    client->Read();
+    if (client->end.has_value()) ++num_ended;
+  }
+  EXPECT_LE(num_ended, 17);  // the eight that ran already, and their successors
+}
+
+TEST(EngineCoreTest, LeavingClientFreesItsBlocksAtOnce) {
+  Cluster cluster({});
+  Client* client = cluster.Submit(MakeRequest(40, 100));
+  cluster.Deliver(0);
+  cluster.Close(*client);
+  EXPECT_EQ(cluster.core().ComputeLoads().replicas[0].full_blocks_used, 0);
+  EXPECT_TRUE(cluster.core().idle());
+  cluster.RunUntilIdle();
+  EXPECT_EQ(cluster.Metrics(0).rejected_plans.value(), 0);
+}
+
+TEST(EngineCoreTest, LostWorkersSequencesGoOnElsewhere) {
+  Cluster cluster({.num_workers = 2});
+  for (int i = 0; i < 8; ++i) {
+    SequenceRequest request = MakeRequest(10, 40, i + 1);
+    request.sampling.set_logprobs(1);
+    cluster.Submit(std::move(request));
+  }
+  for (int i = 0; i < 10; ++i) cluster.Deliver(i % 2);
+  cluster.worker(0).Kill();
+  cluster.RunUntilIdle();
+  EXPECT_EQ(cluster.metrics().migrations.value(), 4);
+  for (const auto& client : cluster.clients()) {
+    EXPECT_EQ(client->output, cluster.Expected(*client));
+    EXPECT_EQ(client->logprobs.size(), client->output.size());
+  }
+}
+
+TEST(EngineCoreTest, WithoutWorkersIsUnavailableUntilOneIsBack) {
+  Cluster cluster({});
+  Client* client = cluster.Submit(MakeRequest(10, 40));
+  cluster.Deliver(0);
+  cluster.worker(0).Kill();
+  cluster.Deliver(0);
+  EXPECT_TRUE(absl::IsUnavailable(cluster.admission().Check(1)));
+  cluster.Advance(absl::Milliseconds(100));
+  cluster.RunUntilIdle();  // still dead
+  cluster.worker(0).Revive();
+  cluster.Advance(absl::Milliseconds(200));
+  cluster.RunUntilIdle();
+  EXPECT_TRUE(cluster.admission().Check(1).ok());
+  EXPECT_EQ(client->output, cluster.Expected(*client));
+}
+
+TEST(EngineCoreTest, HangingWorkerIsLostAfterTheStepTimeout) {
+  Cluster cluster({.num_workers = 2, .config = {.step_timeout = absl::Seconds(5)}});
+  Client* client = cluster.Submit(MakeRequest(10, 40));
+  cluster.worker(0).SetHanging(true);
+  cluster.RunUntilIdle();
+  cluster.Advance(absl::Seconds(4.9));
+  EXPECT_EQ(cluster.Metrics(0).losses.value(), 0);
+  cluster.Advance(absl::Seconds(0.2));
+  EXPECT_EQ(cluster.Metrics(0).losses.value(), 1);
+  cluster.RunUntilIdle();
+  EXPECT_EQ(client->output, cluster.Expected(*client));
+}
+
+TEST(EngineCoreTest, FaultyResultIsTreatedAsALoss) {
+  Cluster cluster({.num_workers = 2});
+  Client* client = cluster.Submit(MakeRequest(10, 40));
+  cluster.worker(0).SetMangler(
+      [](proto::StepResult& result) { result.mutable_slots(0)->set_token(-5); });
+  cluster.RunUntilIdle();
+  EXPECT_EQ(cluster.Metrics(0).losses.value(), 1);
+  EXPECT_EQ(client->output, cluster.Expected(*client));
+}
+
+TEST(EngineCoreTest, SequenceThatKillsWorkersEndsAlone) {
+  Cluster cluster({.num_workers = 1});
+  Client* poison = cluster.Submit(MakeRequest(10, 40, 1));
+  Client* innocent = cluster.Submit(MakeRequest(10, 40, 2));
+  // Whatever runs the poison's slot dies before it answers.
+  for (int round = 0; round < 100 && !poison->end.has_value(); ++round) {
+    const auto& plans = cluster.worker(0).plans();
+    const bool runs_poison =
+        !plans.empty() &&
+        std::any_of(plans.front().admit().begin(), plans.front().admit().end(),
+                    [](const proto::Admit& admit) { return admit.sampling().seed() == 1; });
+    if (runs_poison) {
+      cluster.worker(0).Kill();
+      cluster.worker(0).Revive();
+    }
+    cluster.Deliver(0);
+    cluster.Advance(absl::Milliseconds(500));
+    poison->Read();
+  }
+  cluster.RunUntilIdle();
+  EXPECT_EQ(poison->end, EndReason::kError);
+  EXPECT_TRUE(absl::IsInternal(poison->status));
+  EXPECT_EQ(innocent->output, cluster.Expected(*innocent));
+  EXPECT_EQ(cluster.metrics().poisoned_sequences.value(), 1);
+}
+
+TEST(EngineCoreTest, OtherWeightsAreRefused) {
+  Cluster cluster({.num_workers = 2});
+  cluster.worker(1).Kill();
+  cluster.Deliver(1);
+  cluster.worker(1).Revive();
+  cluster.worker(1).description().mutable_model()->set_weight_identity("other");
+  cluster.Advance(absl::Milliseconds(100));
+  cluster.Deliver(1);
+  EXPECT_EQ(cluster.Metrics(1).refusals.value(), 1);
+  EXPECT_EQ(cluster.Metrics(1).up.value(), 0);
+  EXPECT_FALSE(cluster.worker(1).connected());
+  EXPECT_TRUE(cluster.admission().Check(1).ok());
+}
+
+TEST(EngineCoreTest, OtherProtocolVersionIsRefused) {
+  proto::Description description = testing::FakeDescription({}, testing::TinyGeometry());
+  EXPECT_TRUE(CheckDescription(description).ok());
+  description.set_protocol_version(2);
+  EXPECT_EQ(CheckDescription(description).message(), "protocol_version 2 is not in 1 .. 1");
+}
+
+TEST(EngineCoreTest, ImpossibleGeometryIsRefused) {
+  proto::Description description = testing::FakeDescription({}, testing::TinyGeometry());
+  description.mutable_geometry()->set_sliding_window(0);
+  EXPECT_EQ(CheckDescription(description).message(), "sliding_window 0 is not in 1 .. 16777216");
+  description.mutable_geometry()->set_sliding_window(10);
+  description.mutable_geometry()->set_num_full_blocks(4'000'000'000);
+  EXPECT_EQ(CheckDescription(description).message(),
+            "num_full_blocks 4000000000 is not in 1 .. 16777216");
+}
+
+TEST(EngineCoreTest, DeadlineEndsRunningAndWaitingSequences) {
+  Cluster cluster({});
+  for (int i = 0; i < 9; ++i) {
+    SequenceRequest request = MakeRequest(10, 100, i + 1);
+    request.deadline = absl::UnixEpoch() + absl::Seconds(10);
+    cluster.Submit(std::move(request));
+  }
+  cluster.Deliver(0);
+  EXPECT_EQ(cluster.core().NextPump(), absl::UnixEpoch() + absl::Seconds(10));
+  cluster.Advance(absl::Seconds(10));
+  for (const auto& client : cluster.clients()) {
+    client->Read();
+    EXPECT_EQ(client->end, EndReason::kError);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(client->status));
+  }
+  EXPECT_EQ(cluster.clients()[0]->status.message(), "not finished within 10s");
+  EXPECT_TRUE(cluster.core().idle());
+  EXPECT_EQ(cluster.admission().num_queued(), 0);
+}
+
+TEST(EngineCoreTest, OnePlanAheadStallsEveryStepAndTwoDoNot) {
+  for (const int plan_ahead : {1, 2}) {
+    Cluster cluster({.config = {.plan_ahead = plan_ahead}});
+    cluster.Submit(MakeRequest(10, 50));
+    for (int i = 0; i < 50; ++i) {
+      cluster.Advance(absl::Milliseconds(1));
+      cluster.Deliver(0);
+    }
+    EXPECT_EQ(cluster.Metrics(0).plan_ahead_stalls.value(), plan_ahead == 1 ? 49 : 0);
+  }
+}
+
+TEST(EngineCoreTest, RefusesWhatNoWorkerHoldsNamingTheNumbers) {
+  Admission admission(10);
+  proto::Geometry geometry = testing::TinyGeometry();
+  geometry.set_num_full_blocks(20);
+  admission.SetGeometry(0, geometry);
+  EXPECT_TRUE(admission.CheckFits(MakeRequest(50, 31)).ok());
+  const absl::Status status = admission.CheckFits(MakeRequest(50, 32));
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_EQ(status.message(),
+            "a prompt of 50 tokens and 32 output tokens make 82, more than any worker holds "
+            "(context 200, KV blocks for 81)");
+  geometry.set_num_full_blocks(30);
+  admission.SetGeometry(1, geometry);
+  EXPECT_TRUE(admission.CheckFits(MakeRequest(50, 32)).ok());
 }
 
 }  // namespace

@@ -1,0 +1,97 @@
+#include "router/waiting_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace weightless::router {
+namespace {
+
+std::unique_ptr<Sequence> Make(uint64_t id, std::string key = "", int priority = 0,
+                               int num_prompt_tokens = 10) {
+  auto sequence = std::make_unique<Sequence>();
+  sequence->sequence_id = id;
+  sequence->num_prompt_tokens = num_prompt_tokens;
+  sequence->request.key_id = std::move(key);
+  sequence->request.priority = priority;
+  return sequence;
+}
+
+std::vector<uint64_t> PopAll(WaitingQueue& queue) {
+  std::vector<uint64_t> ids;
+  while (queue.Head() != nullptr) ids.push_back(queue.PopHead()->sequence_id);
+  return ids;
+}
+
+TEST(WaitingQueueTest, OneKeyIsServedInOrderOfArrival) {
+  WaitingQueue queue;
+  for (uint64_t id = 1; id <= 4; ++id) queue.Push(Make(id));
+  EXPECT_EQ(queue.size(), 4u);
+  EXPECT_THAT(PopAll(queue), testing::ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(queue.size(), 0u);
+}
+
+TEST(WaitingQueueTest, SmallerPriorityGoesFirst) {
+  WaitingQueue queue;
+  queue.Push(Make(1, "", 5));
+  queue.Push(Make(2, "", -1));
+  queue.Push(Make(3, "", 0));
+  EXPECT_THAT(PopAll(queue), testing::ElementsAre(2, 3, 1));
+}
+
+TEST(WaitingQueueTest, ReturnedSequencesGoFirstInTheirClassOldestFirst) {
+  WaitingQueue queue;
+  queue.Push(Make(7));
+  queue.Push(Make(8, "", 1));
+  queue.PushReturned(Make(5));
+  queue.PushReturned(Make(3));
+  queue.PushReturned(Make(4, "", 1));
+  EXPECT_THAT(PopAll(queue), testing::ElementsAre(3, 5, 7, 4, 8));
+}
+
+TEST(WaitingQueueTest, KeysTakeTurnsHoweverManyWait) {
+  WaitingQueue queue;
+  for (uint64_t id = 1; id <= 50; ++id) queue.Push(Make(id, "flood"));
+  for (uint64_t id = 101; id <= 103; ++id) queue.Push(Make(id, "quiet"));
+  std::vector<uint64_t> ids = PopAll(queue);
+  ids.resize(6);
+  EXPECT_THAT(ids, testing::ElementsAre(1, 101, 2, 102, 3, 103));
+}
+
+TEST(WaitingQueueTest, OutputCountsAgainstItsKey) {
+  WaitingQueue queue;
+  queue.Push(Make(1, "a"));
+  queue.Push(Make(2, "a"));
+  queue.Push(Make(11, "b"));
+  queue.Push(Make(12, "b"));
+  const auto first = queue.PopHead();
+  first->account->used += 100 * FairAccount::kOutputTokenCost;
+  EXPECT_THAT(PopAll(queue), testing::ElementsAre(11, 12, 2));
+}
+
+TEST(WaitingQueueTest, AKeyThatWasAwayHasNoCredit) {
+  WaitingQueue queue;
+  for (uint64_t id = 1; id <= 20; ++id) queue.Push(Make(id, "busy"));
+  for (int i = 0; i < 10; ++i) queue.PopHead();
+  for (uint64_t id = 101; id <= 120; ++id) queue.Push(Make(id, "new"));
+  std::map<bool, int> served;
+  for (int i = 0; i < 10; ++i) ++served[queue.PopHead()->sequence_id > 100];
+  EXPECT_NEAR(served[true], 5, 1);
+}
+
+TEST(WaitingQueueTest, TakesWhatMeetsTheCondition) {
+  WaitingQueue queue;
+  for (uint64_t id = 1; id <= 4; ++id) queue.Push(Make(id, id % 2 == 0 ? "a" : "b"));
+  queue.PushReturned(Make(6));
+  const auto taken =
+      queue.Take([](const Sequence& sequence) { return sequence.sequence_id % 2 == 0; });
+  EXPECT_EQ(taken.size(), 3u);
+  EXPECT_EQ(queue.size(), 2u);
+  EXPECT_THAT(PopAll(queue), testing::ElementsAre(1, 3));
+}
+
+}  // namespace
+}  // namespace weightless::router
