@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <random>
 #include <string>
 
@@ -167,6 +168,46 @@ class Bench {
                 bytes / seconds * 1e-9, 100 * bytes / seconds / read_rate_);
   }
 
+  // The ops between the products, for one layer.
+  void Rows(int rows) {
+    const AttentionShape shape{.num_heads = 4, .num_kv_heads = 1, .head_dim = 256};
+    std::vector<float> x(static_cast<size_t>(rows * 1536), 0.5f);
+    std::vector<float> weight(kHidden, 1.0f);
+    std::vector<uint16_t> out(static_cast<size_t>(rows * 1024));
+    const TensorView hidden{x.data(), DType::kF32, rows, kHidden};
+    const TensorView norm{weight.data(), DType::kF32, 1, kHidden};
+    const double norm_us =
+        1e6 * Fastest(20, [&] {
+          backend_->RmsNorm(hidden, norm, 1e-6f, {out.data(), DType::kBF16, rows, kHidden});
+        });
+    std::vector<float> y(static_cast<size_t>(rows * kHidden), 0.5f);
+    const double add_us =
+        1e6 * Fastest(20, [&] {
+          backend_->RmsNormAdd({y.data(), DType::kF32, rows, kHidden}, norm, 1e-6f, hidden);
+        });
+    HostRopeTable rope = MakeRopeTable({.head_dim = 256}, rows);
+    const TensorView head_norm{weight.data(), DType::kF32, 1, 256};
+    const NormRopeInputs in{.q_norm = head_norm,
+                            .k_norm = head_norm,
+                            .rope = {.cos = {rope.cos.data(), DType::kF32, rows, 128},
+                                     .sin = {rope.sin.data(), DType::kF32, rows, 128}}};
+    std::vector<int32_t> positions(static_cast<size_t>(rows));
+    std::iota(positions.begin(), positions.end(), 0);
+    const PagedBatch batch{
+        .num_tokens = rows, .positions = positions.data(), .slot_mapping = positions.data()};
+    const int64_t blocks = rows / kBlockSize + 1;
+    const auto cache =
+        backend_->Allocate(static_cast<size_t>(blocks) * backend_->KvBlockBytes(1, 256));
+    const double rope_us =
+        1e6 * Fastest(20, [&] {
+          backend_->NormRopeStoreKv({x.data(), DType::kF32, rows, 1536}, in, shape, batch,
+                                    {cache->data(), blocks, 1, 256},
+                                    {out.data(), DType::kBF16, rows, 1024});
+        });
+    std::printf("rows %4d: norm %.1f us, norm and add %.1f us, norm, RoPE, store %.1f us\n", rows,
+                norm_us, add_us, rope_us);
+  }
+
   void Sample(const char* name, int num_rows, const SamplingParams& params, int num_logprobs) {
     std::vector<float> logits(static_cast<size_t>(num_rows * kVocab));
     std::mt19937 random(1);
@@ -204,6 +245,8 @@ void RunAll(KernelFamily family, int num_threads) {
   bench.Attention("decode 8 x 1024 w512", 8, 1, 1024, 512);
   bench.Attention("prefill 512", 1, 512, 512, 0);
   bench.Attention("prefill 512 of 4096", 1, 512, 4096, 0);
+  std::printf("\n");
+  for (const int rows : {1, 8, 32, 512}) bench.Rows(rows);
   std::printf("\n");
   bench.Sample("greedy", 1, {}, -1);
   bench.Sample("greedy", 8, {}, -1);
