@@ -7,6 +7,7 @@
 #include "common/check.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "common/worker_facts.h"
 
 namespace weightless::router {
 
@@ -14,6 +15,21 @@ namespace {
 
 // A sequence that was running when so many workers in a row were lost ends.
 constexpr int kMaxLosses = 3;
+
+// Of the fuller pool: when that one is full, sequences wait.
+double UsedRatio(const Loads& loads) {
+  int64_t full_used = 0, full = 0, sliding_used = 0, sliding = 0;
+  for (const ReplicaLoad& load : loads.replicas) {
+    full_used += load.full_blocks_used;
+    full += load.full_blocks_total;
+    sliding_used += load.sliding_blocks_used;
+    sliding += load.sliding_blocks_total;
+  }
+  const auto ratio = [](int64_t used, int64_t all) {
+    return all > 0 ? static_cast<double>(used) / static_cast<double>(all) : 0;
+  };
+  return std::max(ratio(full_used, full), ratio(sliding_used, sliding));
+}
 
 }  // namespace
 
@@ -62,6 +78,7 @@ void EngineCore::OnWorkerReady(int replica_idx, uint64_t connection_id,
                              .vocab_size = static_cast<int>(description.model().vocab_size()),
                              .max_chunk_tokens = config_.max_chunk_tokens,
                              .hasher = &hasher_});
+  metrics_.Describe(replica->address, FactsOf(description));
   admission_.SetGeometry(replica_idx, description.geometry());
   SetNumReady();
 }
@@ -71,7 +88,7 @@ void EngineCore::OnResult(int replica_idx, uint64_t connection_id, const proto::
   Replica* replica = pool_.Find(replica_idx, connection_id);
   if (replica == nullptr || replica->scheduler == nullptr) return;
   const absl::Status status = replica->scheduler->Commit(result, outcome_);
-  for (const Emission& emission : outcome_.emissions) Emit(emission);
+  for (const Emission& emission : outcome_.emissions) Emit(emission, now);
   num_live_ -= static_cast<int>(outcome_.finished.size());
   outcome_.finished.clear();
   if (!status.ok()) {
@@ -83,19 +100,21 @@ void EngineCore::OnResult(int replica_idx, uint64_t connection_id, const proto::
   ReturnPreempted(*replica->scheduler);
 }
 
-void EngineCore::Emit(const Emission& emission) {
+void EngineCore::Emit(const Emission& emission, absl::Time now) {
   Sequence& sequence = *emission.sequence;
   sequence.account->used += FairAccount::kOutputTokenCost;
   const bool is_first = sequence.num_output_tokens() == 1;
   if (!is_first && !emission.end.has_value() && !emission.result->has_logprobs()) {
-    sequence.stream->PutToken(emission.token);
+    sequence.stream->PutToken(emission.token, now);
     return;
   }
   TokenBatch batch;
+  batch.arrived_at = now;
   batch.tokens.push_back({.token = emission.token, .logprobs = std::nullopt});
   if (emission.result->has_logprobs()) batch.tokens[0].logprobs = emission.result->logprobs();
   if (is_first) {
     batch.num_cached_tokens = sequence.num_cached_tokens.value_or(0);
+    batch.placed_at = sequence.placed_at;
     batch.prompt_logprobs = std::exchange(sequence.prompt_logprobs, {});
   }
   batch.end = emission.end;
@@ -110,7 +129,9 @@ void EngineCore::CountStep(Replica& replica, const proto::StepResult& result, ab
   replica.metrics.steps.Add();
   replica.metrics.step_seconds.Observe(absl::ToDoubleSeconds(on_device));
   replica.metrics.batch_size.Observe(outcome_.batch_size);
-  metrics_.generated_tokens.Add(static_cast<double>(outcome_.emissions.size()));
+  const auto num_sampled = static_cast<double>(outcome_.emissions.size());
+  replica.metrics.sampled_tokens.Add(num_sampled);
+  replica.metrics.step_tokens.Observe(outcome_.num_prompt_tokens + num_sampled);
   metrics_.prompt_tokens.Add(outcome_.num_prompt_tokens);
   metrics_.recomputed_tokens.Add(outcome_.num_recomputed_tokens);
 }
@@ -148,6 +169,7 @@ void EngineCore::GiveUp(Replica& replica, const absl::Status& why, absl::Time no
       End(std::move(sequence), absl::InternalError(message));
     }
   }
+  metrics_.Forget(replica.address);
   pool_.MarkDown(replica, why, now);
   SetNumReady();
 }
@@ -251,8 +273,11 @@ void EngineCore::Place(absl::Time now) {
     replica->scheduler->Admit(std::move(sequence));
     if (!is_new) continue;
     admission_.Leave(1);
+    placed.placed_at = now;
     metrics_.queue_seconds.Observe(absl::ToDoubleSeconds(now - placed.submitted_at));
+    metrics_.prefix_queried_tokens.Add(placed.num_prompt_tokens);
     metrics_.cached_tokens.Add(*placed.num_cached_tokens);
+    metrics_.vllm.prompt_tokens_computed.Add(placed.num_prompt_tokens - *placed.num_cached_tokens);
   }
 }
 
@@ -310,6 +335,7 @@ Loads EngineCore::ComputeLoads() {
     loads.replicas.push_back(std::move(load));
   }
   metrics_.queued_sequences.Set(loads.num_queued);
+  metrics_.kv_used_ratio.Set(UsedRatio(loads));
   metrics_.running_sequences.Set(num_running);
   return loads;
 }

@@ -64,7 +64,7 @@ class EngineCore {
  private:
   void Place(absl::Time now);
   void ScheduleReplica(Replica& replica, absl::Time now);
-  void Emit(const Emission& emission);
+  void Emit(const Emission& emission, absl::Time now);
   void CountStep(Replica& replica, const proto::StepResult& result, absl::Time now);
   void ReturnPreempted(Scheduler& scheduler);
   // Takes back a replica's sequences and marks it down.

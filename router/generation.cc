@@ -144,11 +144,18 @@ absl::Status Generation::Submit(const std::vector<int>& budgets,
   submitted_ = true;
   context_.metrics.requests_started.Add();
   context_.metrics.requests_running.Add(1);
+  context_.metrics.prepare_seconds.Observe(
+      absl::ToDoubleSeconds(context_.clock.Now() - spec_.received_at));
+  context_.metrics.vllm.choices.Observe(options.n);
+  if (options.max_tokens) {
+    context_.metrics.vllm.max_tokens.Observe(static_cast<double>(*options.max_tokens));
+  }
   return absl::OkStatus();
 }
 
 Reply::Progress Generation::Advance(std::string& out) {
   const absl::Time now = context_.clock.Now();
+  oldest_arrival_ = absl::InfiniteFuture();
   for (int i = 0; i < static_cast<int>(outputs_.size()) && error_.ok(); ++i) {
     if (!outputs_[static_cast<size_t>(i)].done) Consume(i, now, out);
   }
@@ -161,9 +168,12 @@ void Generation::Consume(int index, absl::Time now, std::string& out) {
   Output& output = outputs_[static_cast<size_t>(index)];
   TokenBatch batch = output.stream->Take();
   if (batch.tokens.empty() && !batch.end) return;
+  const int64_t num_before = output.choice.num_tokens();
   if (!batch.tokens.empty()) {
+    oldest_arrival_ = std::min(oldest_arrival_, batch.arrived_at);
     if (!output.started) {
       Start(index, batch, out);
+      output.placed_at = batch.placed_at;
       output.first_token_at = now;
     } else {
       context_.metrics.itl_seconds.Observe(absl::ToDoubleSeconds(now - output.last_token_at));
@@ -176,6 +186,8 @@ void Generation::Consume(int index, absl::Time now, std::string& out) {
     const bool last = i + 1 == batch.tokens.size();
     ConsumeToken(index, batch.tokens[i], last ? batch.end : std::nullopt, out);
   }
+  context_.metrics.generated_tokens.Add(
+      static_cast<double>(output.choice.num_tokens() - num_before));
   if (output.done || !batch.end) return;
   if (batch.end == EndReason::kError) {
     error_ = std::move(batch.status);
@@ -203,6 +215,10 @@ bool Generation::KeepAlive(std::string& out) {
 void Generation::Start(int index, TokenBatch& batch, std::string& out) {
   Output& output = outputs_[static_cast<size_t>(index)];
   const GenerationOptions& options = spec_.options;
+  if (std::none_of(outputs_.begin(), outputs_.end(), [](const Output& o) { return o.started; })) {
+    context_.metrics.vllm.ttft_seconds.Observe(
+        absl::ToDoubleSeconds(context_.clock.Now() - spec_.received_at));
+  }
   output.started = true;
   output.cached_tokens = batch.num_cached_tokens;
   output.result.prompt_token_ids = output.prompt->tokens;
@@ -274,14 +290,23 @@ void Generation::FinishChoice(int index, bool stream_ended, std::string& out) {
   }
   output.result.finish_reason = reason;
   output.result.stop_reason = output.choice.stop_reason();
-  const int64_t num_tokens = output.choice.num_tokens();
-  if (num_tokens > 1) {
-    const absl::Duration decode = output.last_token_at - output.first_token_at;
-    context_.metrics.tpot_seconds.Observe(absl::ToDoubleSeconds(decode) /
-                                          static_cast<double>(num_tokens - 1));
-  }
+  ObserveChoice(output);
+  if (output.choice.num_tokens() > 0) content_appended_ = true;  // though perhaps an empty one
   if (!spec_.options.stream) return;
   format_->AppendFinish(out, index, reason, output.choice.stop_reason(), ContinuousUsage());
+}
+
+void Generation::ObserveChoice(const Output& output) {
+  if (!output.started) return;
+  RouterMetrics& metrics = context_.metrics;
+  const auto seconds = [](absl::Duration time) { return absl::ToDoubleSeconds(time); };
+  const absl::Duration decode = output.last_token_at - output.first_token_at;
+  metrics.prefill_seconds.Observe(seconds(output.first_token_at - output.placed_at));
+  metrics.vllm.decode_seconds.Observe(seconds(decode));
+  metrics.vllm.inference_seconds.Observe(seconds(output.last_token_at - output.placed_at));
+  const int64_t num_tokens = output.choice.num_tokens();
+  if (num_tokens < 2) return;
+  metrics.tpot_seconds.Observe(seconds(decode) / static_cast<double>(num_tokens - 1));
 }
 
 Reply::Progress Generation::Finish(std::string& out) {
@@ -322,6 +347,9 @@ void Generation::CloseStreams() {
 }
 
 void Generation::OnWritten(absl::Time now) {
+  if (oldest_arrival_ <= now) {
+    context_.metrics.deliver_seconds.Observe(absl::ToDoubleSeconds(now - oldest_arrival_));
+  }
   if (!content_appended_ || ttft_) return;
   ttft_ = now - spec_.received_at;
   context_.metrics.ttft_seconds.Observe(absl::ToDoubleSeconds(*ttft_));
@@ -329,11 +357,20 @@ void Generation::OnWritten(absl::Time now) {
 
 void Generation::Record(std::string_view outcome) {
   recorded_ = true;
+  lease_.Release();  // before the client can know that the request is over
   const Usage usage = CurrentUsage();
   const absl::Duration e2e = context_.clock.Now() - spec_.received_at;
-  context_.metrics.requests_running.Add(-1);
-  context_.metrics.e2e_seconds.Observe(absl::ToDoubleSeconds(e2e));
-  OutcomeCounter(context_.metrics, outcome).Add();
+  RouterMetrics& metrics = context_.metrics;
+  metrics.requests_running.Add(-1);
+  metrics.e2e_seconds.Observe(absl::ToDoubleSeconds(e2e));
+  metrics.request_prompt_tokens.Observe(static_cast<double>(usage.prompt_tokens));
+  metrics.request_output_tokens.Observe(static_cast<double>(usage.completion_tokens));
+  metrics.vllm.computed_prompt_tokens.Observe(
+      static_cast<double>(usage.prompt_tokens - usage.cached_tokens));
+  int64_t longest = 0;
+  for (const Output& output : outputs_) longest = std::max(longest, output.choice.num_tokens());
+  metrics.vllm.longest_output_tokens.Observe(static_cast<double>(longest));
+  OutcomeCounter(metrics, outcome).Add();
   LogInfo("finished", {{"request_id", spec_.request_id},
                        {"outcome", outcome},
                        {"prompt_tokens", usage.prompt_tokens},

@@ -72,7 +72,7 @@ class Generation : public Reply {
     bool started = false;  // its first token is there
     bool done = false;
     int64_t cached_tokens = 0;
-    absl::Time first_token_at, last_token_at;
+    absl::Time placed_at, first_token_at, last_token_at;
   };
 
   Generation(GenerationSpec spec, GenerationContext context, KeyLimiter::Lease lease);
@@ -87,13 +87,14 @@ class Generation : public Reply {
   Progress Finish(std::string& out);
   Progress Fail(std::string& out);
   void CloseStreams();
+  void ObserveChoice(const Output& output);
   void Record(std::string_view outcome);
   Usage CurrentUsage() const;
   const Usage* ContinuousUsage();
 
   const GenerationSpec spec_;
   const GenerationContext context_;
-  const KeyLimiter::Lease lease_;
+  KeyLimiter::Lease lease_;  // until the outcome is known
   const bool scores_only_;  // max_tokens 0: the prompt is all that is asked for
   std::unique_ptr<ResponseFormat> format_;
   std::vector<Output> outputs_;
@@ -101,6 +102,8 @@ class Generation : public Reply {
   bool submitted_ = false, recorded_ = false;
   bool opened_ = false;  // the first event has been appended
   bool content_appended_ = false;
+  // Of the tokens that the last Advance consumed.
+  absl::Time oldest_arrival_ = absl::InfiniteFuture();
   std::optional<absl::Duration> ttft_;
   absl::Status error_;
   Usage continuous_usage_;

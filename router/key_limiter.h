@@ -14,14 +14,15 @@ namespace weightless::router {
 // Thread-safe. Outlives its leases.
 class KeyLimiter {
  public:
-  // One request's place, given back on destruction.
+  // One request's place, given back by Release or on destruction.
   class Lease {
    public:
     Lease(Lease&& other) noexcept
         : limiter_(std::exchange(other.limiter_, nullptr)), key_(std::move(other.key_)) {}
     Lease& operator=(Lease&&) = delete;
-    ~Lease() {
-      if (limiter_ != nullptr) limiter_->Release(key_);
+    ~Lease() { Release(); }
+    void Release() {
+      if (limiter_ != nullptr) std::exchange(limiter_, nullptr)->Release(key_);
     }
 
    private:

@@ -52,6 +52,7 @@ struct Sequence {
   std::shared_ptr<TokenStream> stream;
   std::shared_ptr<FairAccount> account;  // of its key; shared with the queue
   absl::Time submitted_at;
+  absl::Time placed_at;  // on a replica, for the first time
 
   std::vector<int32_t> tokens;  // prompt, then committed output
   int num_prompt_tokens = 0;

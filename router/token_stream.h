@@ -10,6 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "proto/worker.pb.h"
 
 namespace weightless::router {
@@ -31,6 +32,8 @@ struct TokenBatch {
   std::vector<proto::Logprobs>
       prompt_logprobs;        // complete once the first token is there; position 1 on
   int num_cached_tokens = 0;  // prompt tokens found in the prefix cache; valid with the first token
+  absl::Time placed_at;       // on a replica for the first time; valid with the first token
+  absl::Time arrived_at;      // when the result that brought tokens[0] was here
   std::optional<EndReason> end;  // nothing follows
   absl::Status status;           // with kError
 };
@@ -46,7 +49,7 @@ class TokenStream {
   // Engine side. Nothing is put after an end; what is put after Close is dropped.
   void Put(TokenBatch batch);
   // Put of one token without logprobs: what nearly every step of every sequence needs.
-  void PutToken(int32_t token);
+  void PutToken(int32_t token, absl::Time arrived_at);
 
   // Consumer side. Empty when nothing is there.
   TokenBatch Take();

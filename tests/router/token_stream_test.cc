@@ -15,11 +15,11 @@ std::vector<int32_t> Ids(const TokenBatch& batch) {
 TEST(TokenStreamTest, WakesOnceUntilTaken) {
   int wakes = 0;
   TokenStream stream([&] { ++wakes; });
-  stream.PutToken(1);
-  stream.PutToken(2);
+  stream.PutToken(1, absl::UnixEpoch());
+  stream.PutToken(2, absl::UnixEpoch());
   EXPECT_EQ(wakes, 1);
   EXPECT_THAT(Ids(stream.Take()), testing::ElementsAre(1, 2));
-  stream.PutToken(3);
+  stream.PutToken(3, absl::UnixEpoch());
   EXPECT_EQ(wakes, 2);
 }
 
@@ -30,7 +30,7 @@ TEST(TokenStreamTest, MergesWhatArrivedBetweenTakes) {
   first.num_cached_tokens = 64;
   first.prompt_logprobs.resize(3);
   stream.Put(std::move(first));
-  stream.PutToken(8);
+  stream.PutToken(8, absl::UnixEpoch());
   TokenBatch last;
   last.tokens.push_back({.token = 9, .logprobs = std::nullopt});
   last.end = EndReason::kError;
@@ -56,7 +56,7 @@ TEST(TokenStreamTest, DropsWhatComesAfterClose) {
   int wakes = 0;
   TokenStream stream([&] { ++wakes; });
   stream.Close();
-  stream.PutToken(1);
+  stream.PutToken(1, absl::UnixEpoch());
   EXPECT_TRUE(stream.closed());
   EXPECT_EQ(wakes, 0);
   EXPECT_TRUE(stream.Take().tokens.empty());
