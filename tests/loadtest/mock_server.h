@@ -1,0 +1,65 @@
+// An OpenAI-compatible server whose timings are known and whose faults are planted.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "loadtest/url.h"
+
+namespace weightless::loadtest {
+
+enum class Fault {
+  kNone,
+  kWrongUsage,  // one token too many in the usage
+  kMissingUsage,
+  kMissingDone,     // no [DONE]
+  kMissingFinish,   // no finish_reason
+  kDuplicateChunk,  // one chunk with content is sent twice
+  kLateFirstByte,   // 300 ms later than the server's own TTFT metric says
+  kWrongMetric,     // output tokens in /metrics: one too few for each request
+  kBrokenStream,    // the connection closes in the middle
+  kErrorEvent,      // an error object in the stream
+  kRefusal,         // 503
+  kContentAfterFinish,
+};
+
+struct MockOptions {
+  double ttft_seconds = 0;        // request read to first chunk with content
+  double itl_seconds = 0;         // between chunks; 0: all at once
+  double role_lead_seconds = -1;  // the role alone so long before the first content; < 0: no such
+  int tokens_per_chunk = 1;
+  bool sends_token_ids = false;
+  bool has_tokenize = true;  // one token for each word
+  bool has_metrics = true;
+  Fault fault = Fault::kNone;
+  int fault_every = 1;  // every so many requests has the fault, the first of them included
+};
+
+// What really happened, by the server's clock.
+struct MockTimes {
+  std::vector<double> ttft;  // request read to first content written
+  std::vector<double> tpot;
+  std::vector<double> e2e;  // request read to last byte written
+  std::vector<double> gaps;
+};
+
+// Serves on a loopback port of its own, from a thread of its own, until destroyed.
+class MockServer {
+ public:
+  explicit MockServer(MockOptions options);
+  ~MockServer();
+
+  Url url() const;
+  // Stops the server and returns what it noted.
+  MockTimes Stop();
+  // Bodies of the generation requests so far. After Stop.
+  const std::vector<std::string>& bodies() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weightless::loadtest
