@@ -16,7 +16,7 @@
 #include "common/status.h"
 #include "tools/bench_report.h"
 #include "tools/local_model.h"
-#include "tools/read_rate.h"
+#include "tools/read_meter.h"
 #include "tools/subcommands.h"
 #include "worker/local_runner.h"
 
@@ -71,7 +71,8 @@ double Median(std::vector<double> values) {
 // would do as well, zeros would not, since equal rows and cached lines flatter a kernel.
 class EngineBench {
  public:
-  EngineBench(worker::Engine& engine, int repeats) : engine_(engine), repeats_(repeats) {}
+  EngineBench(worker::Engine& engine, int num_threads, int repeats)
+      : engine_(engine), repeats_(repeats), read_meter_(num_threads) {}
 
   absl::StatusOr<BenchRow> Prefill(int num_tokens);
   absl::StatusOr<BenchRow> Decode(int batch, int context, int num_steps);
@@ -84,6 +85,7 @@ class EngineBench {
 
   worker::Engine& engine_;
   const int repeats_;
+  ReadMeter read_meter_;
   std::mt19937 random_{1};
 };
 
@@ -128,8 +130,9 @@ absl::StatusOr<BenchRow> EngineBench::Decode(int batch, int context, int num_ste
     ASSIGN_OR_RETURN(const proto::StepResult result, runner.Step());
     num_decoding = result.slots_size();
   }
-  std::vector<double> seconds;
+  std::vector<double> seconds, read_rates;
   for (int repeat = -1; repeat < repeats_; ++repeat) {  // the first warms up
+    read_rates.push_back(read_meter_.Measure());
     const absl::Time start = absl::Now();
     for (int step = 0; step < num_steps; ++step) {
       ASSIGN_OR_RETURN(const proto::StepResult result, runner.Step());
@@ -143,7 +146,8 @@ absl::StatusOr<BenchRow> EngineBench::Decode(int batch, int context, int num_ste
                   .context = context,
                   .step_s = median,
                   .tokens_per_s = batch / median,
-                  .step_bytes = StepBytes(batch, context)};
+                  .step_bytes = StepBytes(batch, context),
+                  .read_rate = Median(std::move(read_rates))};
 }
 
 // Output tokens of the first sequence: it decodes while the others are prefilled, then is timed.
@@ -207,8 +211,7 @@ absl::StatusOr<BenchReport> Measure(const BenchConfig& config) {
   report.model = engine->description().model().name();
   report.numerics = engine->description().device().numerics();
   report.device = engine->description().device().name();
-  report.read_rate = MeasureReadRate(report.threads);
-  EngineBench bench(*engine, config.repeats);
+  EngineBench bench(*engine, report.threads, config.repeats);
   for (const int num_tokens : config.prompt_tokens) {
     ASSIGN_OR_RETURN(report.rows.emplace_back(), bench.Prefill(num_tokens));
   }

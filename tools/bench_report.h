@@ -15,6 +15,7 @@ struct BenchRow {
   double tokens_per_s = 0;
   // Decode: bytes of weights and of K and V that a step must read. 0 for prefill.
   int64_t step_bytes = 0;
+  double read_rate = 0;  // bytes/s that memory gave between the timed steps; 0 for prefill
 };
 
 struct BenchReport {
@@ -23,7 +24,6 @@ struct BenchReport {
   std::string device;
   int threads = 0;
   int repeats = 0;
-  double read_rate = 0;  // bytes/s, measured in the same run
   std::vector<BenchRow> rows;
 };
 

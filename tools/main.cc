@@ -19,6 +19,8 @@ constexpr std::array kSubcommands = {
                weightless::tools::Serve},
     Subcommand{"generate", "complete one prompt, in this process", weightless::tools::Generate},
     Subcommand{"bench", "measure the engine alone: prefill and decode", weightless::tools::Bench},
+    Subcommand{"probe", "ask a router or a worker whether it is ready",
+               weightless::tools::RunProbe},
 };
 
 void PrintUsage(std::FILE* out) {

@@ -7,5 +7,6 @@ namespace weightless::tools {
 int Serve(int argc, const char* const* argv);
 int Generate(int argc, const char* const* argv);
 int Bench(int argc, const char* const* argv);
+int RunProbe(int argc, const char* const* argv);
 
 }  // namespace weightless::tools

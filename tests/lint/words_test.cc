@@ -13,9 +13,8 @@ namespace {
 // Cut in two, so that this file does not hold them itself.
 const std::vector<std::string>& Forbidden() {
   static const std::vector<std::string> words = {
-      std::string("/ro") + "ot/",      std::string("/ho") + "me/",   std::string("/wo") + "rk/",
-      std::string("../sha") + "red",   std::string("TO") + "DO",     std::string("FIX") + "ME",
-      std::string("X") + "XX",         std::string("<<<<") + "<<< ", std::string(">>>>") + ">>> ",
+      std::string("/ro") + "ot/",      std::string("/ho") + "me/",  std::string("/wo") + "rk/",
+      std::string("../sha") + "red",   std::string("TO") + "DO",    std::string("FIX") + "ME",
       std::string("Claude ") + "Code", std::string("Chat") + "GPT",
   };
   return words;

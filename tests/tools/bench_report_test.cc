@@ -13,7 +13,6 @@ using ::testing::HasSubstr;
 BenchReport Report() {
   BenchReport report;
   report.model = "m";
-  report.read_rate = 20e9;
   report.rows.resize(2);
   report.rows[0].phase = "prefill";
   report.rows[0].context = 512;
@@ -24,14 +23,14 @@ BenchReport Report() {
   report.rows[1].step_s = 0.01;
   report.rows[1].tokens_per_s = 800;
   report.rows[1].step_bytes = 100'000'000;
+  report.rows[1].read_rate = 20e9;
   return report;
 }
 
 TEST(BenchReportTest, TableShowsTheShareOfTheReadRate) {
   const std::string table = FormatTable(Report());
-  EXPECT_THAT(table, HasSubstr("memory reads 20.0 GB/s"));
   EXPECT_THAT(table, HasSubstr("1024.0"));
-  EXPECT_THAT(table, HasSubstr("100.0     10.0      50 %"));
+  EXPECT_THAT(table, HasSubstr("100.0     10.0       20.0    50 %"));
 }
 
 TEST(BenchReportTest, JsonHoldsTheSameNumbers) {

@@ -1,0 +1,31 @@
+// How fast this machine reads memory: what bounds a decode step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace weightless::tools {
+
+// Holds a buffer far larger than any cache. Owned by one thread.
+class ReadMeter {
+ public:
+  // Throws std::bad_alloc without 1 GiB of memory.
+  explicit ReadMeter(int num_threads);
+  ~ReadMeter();
+  ReadMeter(const ReadMeter&) = delete;
+  ReadMeter& operator=(const ReadMeter&) = delete;
+
+  // Bytes per second at which the threads together read the buffer, the better of two passes. Other
+  // users of the machine's memory change it from one moment to the next: measure right beside what
+  // it is compared with.
+  double Measure();
+
+ private:
+  double MeasurePass();
+
+  const int num_threads_;
+  const std::span<uint64_t> words_;
+  uint64_t sum_ = 0;  // keeps the reads from being dropped
+};
+
+}  // namespace weightless::tools
