@@ -20,12 +20,12 @@ body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
 p.sub { color: var(--soft); margin: .2rem 0; }
 .cards { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1rem 0; }
-.card { background: var(--card); border-radius: 8px; padding: .6rem 1rem; min-width: 8.5rem; }
-.card b { display: block; font-size: 1.3rem; font-variant-numeric: tabular-nums; }
+.card { background: var(--card); border-radius: 8px; padding: .5rem .9rem; min-width: 6.4rem; }
+.card b { display: block; font-size: 1.15rem; font-variant-numeric: tabular-nums; }
 .card span { color: var(--soft); font-size: .85rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid var(--rule); }
-th:first-child, td:first-child { text-align: left; } th { color: var(--soft); font-weight: 600; }
+th:first-child, td:first-child { text-align: left; white-space: nowrap; } th { color: var(--soft); font-weight: 600; }
 td.text, th.text { text-align: left; color: var(--soft); }
 .failed { color: #c0392b; font-weight: 700; } .passed { color: var(--c2); }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(460px, 1fr)); gap: 1rem; }
@@ -128,8 +128,11 @@ Series Curve(std::string name, const std::vector<double>& values, double bin_sec
 }
 
 std::string TimelineCharts(const Report& report) {
-  // Bins wide enough to hold a few requests each.
-  const size_t num_bins = std::clamp<size_t>(report.summary.completed / 8, 10, kMaxTimelineBins);
+  // Bins wider than a request, where the run is long enough, so that the waves of a closed loop do
+  // not hide its course.
+  const double bin_seconds = std::max(1.5 * report.summary.e2e.p50, 0.05);
+  const size_t num_bins = std::clamp<size_t>(
+      static_cast<size_t>(report.summary.duration_seconds / bin_seconds), 10, kMaxTimelineBins);
   const Timeline t = MakeTimeline(*report.result, report.target, num_bins);
   const auto chart = [&](const char* title, const char* unit, const std::vector<double>& values,
                          double scale) {
@@ -152,7 +155,10 @@ Series SweepCurve(const Session& session, const char* name, Distribution Summary
   for (const Report& report : session.reports) {
     const Summary& s = report.summary;
     series.points.emplace_back(s.PerSecond(s.completed), s.*latency.*statistic * 1e3);
-    series.point_labels.push_back(absl::StrFormat("%g", report.sweep_point));
+    // The upper curve bears the labels.
+    if (statistic == &Distribution::p99) {
+      series.point_labels.push_back(absl::StrFormat("%g", report.sweep_point));
+    }
   }
   return series;
 }
@@ -226,6 +232,13 @@ std::string ReportSection(const Session& session, const Report& report) {
       AuditTable(report.audit), Distributions(report), TimelineCharts(report), "</section>\n");
 }
 
+// 20260102-030405 as 2026-01-02 03:04:05.
+std::string ReadableDate(const std::string& date) {
+  if (date.size() != 15) return date;
+  return Concat(date.substr(0, 4), "-", date.substr(4, 2), "-", date.substr(6, 2), " ",
+                date.substr(9, 2), ":", date.substr(11, 2), ":", date.substr(13, 2));
+}
+
 }  // namespace
 
 std::string HtmlReport(const Session& session) {
@@ -235,8 +248,9 @@ std::string HtmlReport(const Session& session) {
       HtmlEscape(session.model), " - load test</title>\n<style>", kStyle,
       "</style></head>\n<body>\n<h1>", HtmlEscape(session.model), "</h1>\n<p class=\"sub\">",
       HtmlEscape(session.load), ", ",
-      session.config.endpoint == Endpoint::kChat ? "chat" : "completions", ", ", session.date,
-      "</p>\n<p class=\"sub\">Prompts: ", HtmlEscape(session.prompts), "</p>\n");
+      session.config.endpoint == Endpoint::kChat ? "chat" : "completions", ", ",
+      ReadableDate(session.date), "</p>\n<p class=\"sub\">Prompts: ", HtmlEscape(session.prompts),
+      "</p>\n");
   if (session.comparison && session.reports.size() == 2) out += ComparisonSection(session);
   if (session.config.sweep != SweepKind::kNone) out += SweepCharts(session);
   for (const Report& report : session.reports) out += ReportSection(session, report);

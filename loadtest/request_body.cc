@@ -26,12 +26,18 @@ absl::StatusOr<RequestWriter> RequestWriter::Make(const Config& config, std::str
   if (config.ignores_eos) common["ignore_eos"] = true;
   if (config.asks_token_ids) common["return_token_ids"] = true;
   if (!config.extra_body.empty()) {
-    auto extra = ParseJson(config.extra_body);
+    const auto extra = ParseJson(config.extra_body);
     if (!extra.ok() || !extra->is_object()) {
       return absl::InvalidArgumentError(
           Concat("--extra-body ", Quoted(config.extra_body), " is not a JSON object"));
     }
-    for (const auto& [key, value] : extra->get_object()) common[key] = value;
+    for (const auto& [key, value] : extra->get_object()) {
+      if (key == "max_tokens" || key == "messages" || key == "prompt" || key == "stream") {
+        return absl::InvalidArgumentError(
+            Concat("--extra-body sets ", std::string(key), ", which is not free here"));
+      }
+      common[key] = value;
+    }
   }
   RequestWriter writer;
   writer.endpoint_ = config.endpoint;

@@ -107,8 +107,9 @@ std::string Line(const Series& series, const Scales& s, int color) {
         "</circle>\n",
         color, s.X(x), s.Y(y), HtmlEscape(series.name), x, y);
     if (i < series.point_labels.size()) {
-      out += absl::StrFormat("<text class=\"tick\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", s.X(x) + 5,
-                             s.Y(y) - 5, HtmlEscape(series.point_labels[i]));
+      out += absl::StrFormat(
+          "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", s.X(x) - 6,
+          s.Y(y) - 3, HtmlEscape(series.point_labels[i]));
     }
   }
   return out;
