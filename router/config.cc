@@ -1,11 +1,13 @@
 #include "router/config.h"
 
 #include <charconv>
+#include <optional>
 #include <string_view>
 
 #include "common/concat.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "router/worker_discovery.h"
 
 namespace weightless::router {
 namespace {
@@ -23,6 +25,8 @@ absl::Status CheckPositive(std::string_view flag, absl::Duration value) {
 }
 
 absl::Status CheckWorker(std::string_view address) {
+  ASSIGN_OR_RETURN(const std::optional<DnsName> name, ParseDnsName(address));
+  if (name.has_value()) return absl::OkStatus();
   const size_t colon = address.rfind(':');
   int port = 0;
   if (colon != std::string_view::npos && colon > 0) {
@@ -31,7 +35,8 @@ absl::Status CheckWorker(std::string_view address) {
     if (error != std::errc() || end != digits.data() + digits.size()) port = 0;
   }
   if (port >= 1 && port <= 65535) return absl::OkStatus();
-  return absl::InvalidArgumentError(Concat("--worker ", Quoted(address), " is not host:port"));
+  return absl::InvalidArgumentError(
+      Concat("--worker ", Quoted(address), " is neither host:port nor dns:name:port"));
 }
 
 absl::Status ValidateHttp(const HttpOptions& http) {
@@ -51,7 +56,8 @@ absl::Status ValidateHttp(const HttpOptions& http) {
 
 absl::Status Validate(const RouterConfig& config) {
   if (config.workers.empty()) {
-    return absl::InvalidArgumentError("--worker is missing: name at least one worker, host:port");
+    return absl::InvalidArgumentError(
+        "--worker is missing: name at least one worker, host:port or dns:name:port");
   }
   for (size_t i = 0; i < config.workers.size(); ++i) {
     RETURN_IF_ERROR(CheckWorker(config.workers[i]));

@@ -12,7 +12,7 @@
 namespace weightless::router {
 
 struct RouterConfig {
-  std::vector<std::string> workers;  // "host:port" each; at least one
+  std::vector<std::string> workers;  // "host:port" or "dns:name:port" each; at least one
   std::string host = "127.0.0.1";
   int port = 8000;        // 0 = any free one
   int metrics_port = -1;  // of an open listener for /metrics alone; -1 = none, 0 = any free one
@@ -23,6 +23,8 @@ struct RouterConfig {
   int max_queued = 1024;     // choices accepted and not running yet
   absl::Duration step_timeout = absl::Seconds(30);     // a worker silent for so long is lost
   absl::Duration stream_delay = absl::ZeroDuration();  // added to each way, to measure plan-ahead
+
+  bool vllm_metrics = true;  // /metrics has vLLM's names, too
 
   std::string api_key_file;       // empty = no keys
   int max_requests_per_key = 0;   // under way at once; 0 = no limit

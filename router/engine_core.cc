@@ -312,6 +312,7 @@ Loads EngineCore::ComputeLoads() {
   loads.num_queued = static_cast<int>(queue_.size());
   int num_running = 0;
   for (Replica& replica : pool_.replicas()) {
+    if (replica.state == Replica::State::kRetired) continue;
     ReplicaLoad load{.address = replica.address};
     if (replica.scheduler != nullptr) {
       const Scheduler& scheduler = *replica.scheduler;
@@ -334,8 +335,8 @@ Loads EngineCore::ComputeLoads() {
     replica.metrics.sliding_blocks_used.Set(static_cast<double>(load.sliding_blocks_used));
     loads.replicas.push_back(std::move(load));
   }
-  metrics_.queued_sequences.Set(loads.num_queued);
   metrics_.kv_used_ratio.Set(UsedRatio(loads));
+  metrics_.queued_sequences.Set(loads.num_queued);
   metrics_.running_sequences.Set(num_running);
   return loads;
 }

@@ -44,6 +44,14 @@ class EngineCore {
                 absl::Time now);
   void OnWorkerLost(int replica_idx, uint64_t connection_id, const absl::Status& status,
                     absl::Time now);
+  // Of discovered workers; see WorkerPool.
+  std::vector<std::string> SetListed(const std::vector<std::string>& addresses) {
+    return pool_.SetListed(addresses);
+  }
+  int FreePlace() const { return pool_.FreePlace(); }
+  void AddWorker(WorkerEndpoint endpoint, WorkerListener* listener) {
+    pool_.Add(std::move(endpoint), listener);
+  }
   // Ends every sequence with the error.
   void EndAll(const absl::Status& status);
   // Leaves every worker.

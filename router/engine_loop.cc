@@ -17,9 +17,14 @@ namespace {
 // A snapshot of the loads is at most so old.
 constexpr absl::Duration kLoadsInterval = absl::Milliseconds(20);
 
+// Workers that discovery may find; more are ignored.
+constexpr size_t kMaxDiscovered = 256;
+
 // Events that the queue must hold at once: each queued sequence its own submission; of each replica
-// its results and a beginning and an end of a connection; a StreamsClosed; a drain.
-size_t QueueCapacity(const EngineConfig& config, size_t num_replicas) {
+// its results and a beginning and an end of a connection; a StreamsClosed; lists of workers; a
+// drain.
+size_t QueueCapacity(const EngineConfig& config, size_t num_configured, bool discovers) {
+  const size_t num_replicas = num_configured + (discovers ? kMaxDiscovered : 0);
   const auto per_replica = static_cast<size_t>(config.plan_ahead) + 4;
   return static_cast<size_t>(config.max_queued) + num_replicas * per_replica + 64;
 }
@@ -49,12 +54,13 @@ class EngineLoop::Listener : public WorkerListener {
 };
 
 EngineLoop::EngineLoop(const EngineConfig& config, std::vector<WorkerEndpoint> endpoints,
-                       RouterMetrics& metrics, const Clock& clock)
+                       RouterMetrics& metrics, const Clock& clock, WorkerClientFactory make_client)
     : config_(config),
       metrics_(metrics),
       clock_(clock),
+      make_client_(std::move(make_client)),
       admission_(config.max_queued),
-      events_(QueueCapacity(config, endpoints.size())),
+      events_(QueueCapacity(config, endpoints.size(), make_client_ != nullptr)),
       core_(config, MakePool(std::move(endpoints)), hasher_, admission_, metrics) {
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "engine");
@@ -145,6 +151,15 @@ Loads EngineLoop::loads() const {
   return loads_;
 }
 
+void EngineLoop::SetDiscovered(std::vector<std::string> addresses) {
+  CHECK(make_client_ != nullptr);
+  if (addresses.size() > kMaxDiscovered) {
+    LogWarning("too_many_workers", {{"found", addresses.size()}, {"used", kMaxDiscovered}});
+    addresses.resize(kMaxDiscovered);
+  }
+  PushInternal(WorkersListed{std::move(addresses)});
+}
+
 void EngineLoop::Drain(absl::Time deadline) {
   admission_.SetDraining();
   absl::Notification done;
@@ -181,8 +196,20 @@ void EngineLoop::Handle(Event event, absl::Time now) {
                         now);
   } else if (auto* lost = std::get_if<WorkerLost>(&event)) {
     core_.OnWorkerLost(lost->replica_idx, lost->connection_id, lost->status, now);
+  } else if (auto* listed = std::get_if<WorkersListed>(&event)) {
+    AddMissing(listed->addresses);
   } else {
     drains_.push_back(std::get<DrainBegun>(event));
+  }
+}
+
+void EngineLoop::AddMissing(const std::vector<std::string>& listed) {
+  for (const std::string& address : core_.SetListed(listed)) {
+    const auto place = static_cast<size_t>(core_.FreePlace());
+    if (place == listeners_.size()) {
+      listeners_.push_back(std::make_unique<Listener>(*this, static_cast<int>(place)));
+    }
+    core_.AddWorker({address, make_client_(address)}, listeners_[place].get());
   }
 }
 

@@ -26,8 +26,9 @@ namespace weightless::router {
 class EngineLoop : public Dispatcher {
  public:
   // `metrics` and `clock` outlive the loop. The thread runs from now on.
+  // `make_client` connects to workers that are discovered later.
   EngineLoop(const EngineConfig& config, std::vector<WorkerEndpoint> endpoints,
-             RouterMetrics& metrics, const Clock& clock);
+             RouterMetrics& metrics, const Clock& clock, WorkerClientFactory make_client = nullptr);
   // Stop().
   ~EngineLoop() override;
 
@@ -38,6 +39,10 @@ class EngineLoop : public Dispatcher {
   void NotifyClosed() override;
   Loads loads() const override;
   void Drain(absl::Time deadline) override;
+
+  // The addresses of all workers that discovery knows of now, beside those given at the beginning.
+  // New ones are connected; those that are down and gone are forgotten.
+  void SetDiscovered(std::vector<std::string> addresses);
 
   // Ends what is left with an error, leaves the workers, joins the thread. Idempotent.
   void Stop();
@@ -62,12 +67,15 @@ class EngineLoop : public Dispatcher {
     uint64_t connection_id;
     absl::Status status;
   };
+  struct WorkersListed {
+    std::vector<std::string> addresses;
+  };
   struct DrainBegun {
     absl::Time deadline;
     absl::Notification* done;
   };
-  using Event =
-      std::variant<Submitted, StreamsClosed, WorkerReady, ResultArrived, WorkerLost, DrainBegun>;
+  using Event = std::variant<Submitted, StreamsClosed, WorkerReady, ResultArrived, WorkerLost,
+                             WorkersListed, DrainBegun>;
 
   // Turns a client's calls into events.
   class Listener;
@@ -75,6 +83,7 @@ class EngineLoop : public Dispatcher {
   WorkerPool MakePool(std::vector<WorkerEndpoint> endpoints);
   void Run();
   void Handle(Event event, absl::Time now);
+  void AddMissing(const std::vector<std::string>& listed);
   // Ends what a drain has waited for long enough, and tells who waits.
   void AdvanceDrain(absl::Time now);
   void RefreshLoads(absl::Time now);
@@ -88,6 +97,7 @@ class EngineLoop : public Dispatcher {
   const EngineConfig config_;
   RouterMetrics& metrics_;
   const Clock& clock_;
+  const WorkerClientFactory make_client_;
   const PrefixHasher hasher_ = PrefixHasher::Random();
   Admission admission_;
 

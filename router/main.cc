@@ -21,10 +21,14 @@ void AddSeconds(CLI::App& app, const std::string& flag, absl::Duration& target,
 
 void AddFlags(RouterConfig& c, CLI::App& app) {
   HttpOptions& http = c.http;
-  app.add_option("--worker,--workers", c.workers, "host:port of a worker; several")->delimiter(',');
+  app.add_option("--worker,--workers", c.workers,
+                 "Workers: host:port, or dns:name:port for each address of the name; several")
+      ->delimiter(',');
   app.add_option("--host", c.host, "Address to listen on")->capture_default_str();
   app.add_option("--port", c.port, "Port; 0 takes a free one")->capture_default_str();
   app.add_option("--metrics-port", c.metrics_port, "Also serve /metrics here, without keys");
+  app.add_option("--vllm-metrics", c.vllm_metrics, "on: metrics also under vLLM's names; off")
+      ->default_str("on");
   app.add_option("--api-key-file", c.api_key_file, "Keys, name:key or key, one a line");
   app.add_option("--max-requests-per-key", c.max_requests_per_key, "Under way at once; 0: any");
   app.add_option("--served-model-name", c.served_model_name, "What clients call the model");

@@ -17,6 +17,7 @@
 #include "router/grpc_worker_client.h"
 #include "router/http_server.h"
 #include "router/routes.h"
+#include "router/worker_discovery.h"
 
 namespace weightless::router {
 namespace {
@@ -24,16 +25,23 @@ namespace {
 // For the last bytes of answers that are complete when the drain ends.
 constexpr absl::Duration kFlushTime = absl::Seconds(2);
 
-std::vector<WorkerEndpoint> MakeEndpoints(const RouterConfig& config) {
+// The workers as given: addresses, and names under which there are any number.
+struct Workers {
   std::vector<WorkerEndpoint> endpoints;
-  for (const std::string& address : config.workers) {
-    std::unique_ptr<WorkerClient> client = MakeGrpcWorkerClient(address);
-    if (config.stream_delay > absl::ZeroDuration()) {
-      client = MakeDelayedWorkerClient(std::move(client), config.stream_delay);
+  std::vector<DnsName> names;
+};
+
+absl::StatusOr<Workers> FindWorkers(const RouterConfig& config, const WorkerClientFactory& make) {
+  Workers workers;
+  for (const std::string& given : config.workers) {
+    ASSIGN_OR_RETURN(std::optional<DnsName> name, ParseDnsName(given));
+    if (name.has_value()) {
+      workers.names.push_back(*std::move(name));
+    } else {
+      workers.endpoints.push_back({given, make(given)});
     }
-    endpoints.push_back({address, std::move(client)});
   }
-  return endpoints;
+  return workers;
 }
 
 EngineConfig MakeEngineConfig(const RouterConfig& config) {
@@ -74,8 +82,20 @@ absl::Status RunRouter(const RouterConfig& config, const std::function<void()>& 
 
   // Later ones use earlier ones, and go first.
   const RealClock clock;
-  RouterMetrics metrics;
-  EngineLoop engine(MakeEngineConfig(config), MakeEndpoints(config), metrics, clock);
+  RouterMetrics metrics(
+      {.vllm_names = config.vllm_metrics, .served_model_name = config.served_model_name});
+  const WorkerClientFactory make_client = [delay =
+                                               config.stream_delay](const std::string& address) {
+    std::unique_ptr<WorkerClient> client = MakeGrpcWorkerClient(address);
+    if (delay == absl::ZeroDuration()) return client;
+    return MakeDelayedWorkerClient(std::move(client), delay);
+  };
+  ASSIGN_OR_RETURN(Workers workers, FindWorkers(config, make_client));
+  EngineLoop engine(MakeEngineConfig(config), std::move(workers.endpoints), metrics, clock,
+                    make_client);
+  const WorkerDiscovery discovery(
+      std::move(workers.names),
+      [&engine](std::vector<std::string> found) { engine.SetDiscovered(std::move(found)); });
   Routes routes(config, std::move(keys), engine, clock, metrics);
   HttpServer server(config.http, routes, clock, metrics);
   RETURN_IF_ERROR(server.Listen(config.host, config.port));

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -49,5 +51,8 @@ class WorkerClient {
   // Ends the connection. Events that were on their way may still arrive.
   virtual void Disconnect() = 0;
 };
+
+using WorkerClientFactory =
+    std::function<std::unique_ptr<WorkerClient>(const std::string& address)>;
 
 }  // namespace weightless::router

@@ -70,17 +70,52 @@ absl::Status CheckServes(const proto::Description& served, const proto::Descript
 
 WorkerPool::WorkerPool(std::vector<WorkerEndpoint> endpoints,
                        std::vector<WorkerListener*> listeners, RouterMetrics& metrics)
-    : listeners_(std::move(listeners)) {
+    : metrics_(metrics), listeners_(std::move(listeners)) {
   for (WorkerEndpoint& endpoint : endpoints) {
-    replicas_.push_back({.replica_idx = static_cast<int>(replicas_.size()),
-                         .address = endpoint.address,
-                         .client = std::move(endpoint.client),
-                         .metrics = metrics.ForReplica(endpoint.address),
-                         .backoff = kMinBackoff,
-                         .last_problem = {},
-                         .scheduler = nullptr,
-                         .stalls = {},
-                         .progress_at = {}});
+    configured_.insert(endpoint.address);
+    replicas_.push_back(MakeReplica(static_cast<int>(replicas_.size()), std::move(endpoint)));
+  }
+}
+
+Replica WorkerPool::MakeReplica(int replica_idx, WorkerEndpoint endpoint) {
+  return {.replica_idx = replica_idx,
+          .address = endpoint.address,
+          .client = std::move(endpoint.client),
+          .metrics = metrics_.ForReplica(endpoint.address),
+          .backoff = kMinBackoff,
+          .last_problem = {},
+          .scheduler = nullptr,
+          .stalls = {},
+          .progress_at = {}};
+}
+
+std::vector<std::string> WorkerPool::SetListed(const std::vector<std::string>& addresses) {
+  std::set<std::string> missing(addresses.begin(), addresses.end());
+  for (Replica& replica : replicas_) {
+    if (replica.state == Replica::State::kRetired) continue;
+    replica.listed = missing.erase(replica.address) > 0 || configured_.contains(replica.address);
+    if (!replica.listed && replica.state == Replica::State::kDown) Retire(replica);
+  }
+  return {missing.begin(), missing.end()};
+}
+
+int WorkerPool::FreePlace() const {
+  const auto retired = std::find_if(replicas_.begin(), replicas_.end(), [](const Replica& r) {
+    return r.state == Replica::State::kRetired;
+  });
+  return static_cast<int>(retired - replicas_.begin());
+}
+
+void WorkerPool::Add(WorkerEndpoint endpoint, WorkerListener* listener) {
+  const auto place = static_cast<size_t>(FreePlace());
+  LogInfo("worker_found", {{"worker", endpoint.address}});
+  Replica replica = MakeReplica(static_cast<int>(place), std::move(endpoint));
+  if (place == replicas_.size()) {
+    replicas_.push_back(std::move(replica));
+    listeners_.push_back(listener);
+  } else {
+    replicas_[place] = std::move(replica);
+    listeners_[place] = listener;
   }
 }
 
@@ -92,7 +127,8 @@ int WorkerPool::num_ready() const {
 
 Replica* WorkerPool::Find(int replica_idx, uint64_t connection_id) {
   Replica& replica = replicas_[static_cast<size_t>(replica_idx)];
-  if (replica.connection_id != connection_id || replica.state == Replica::State::kDown) {
+  if (replica.connection_id != connection_id || replica.state == Replica::State::kDown ||
+      replica.state == Replica::State::kRetired) {
     return nullptr;
   }
   return &replica;
@@ -100,7 +136,10 @@ Replica* WorkerPool::Find(int replica_idx, uint64_t connection_id) {
 
 void WorkerPool::Tick(absl::Time now, bool want_files) {
   for (Replica& replica : replicas_) {
-    if (replica.state == Replica::State::kReady || now < replica.act_at) continue;
+    if (replica.state == Replica::State::kReady || replica.state == Replica::State::kRetired ||
+        now < replica.act_at) {
+      continue;
+    }
     if (replica.state == Replica::State::kConnecting) {
       MarkDown(replica, absl::DeadlineExceededError("took too long to connect"), now);
     } else {
@@ -112,7 +151,9 @@ void WorkerPool::Tick(absl::Time now, bool want_files) {
 absl::Time WorkerPool::NextTick() const {
   absl::Time next = absl::InfiniteFuture();
   for (const Replica& replica : replicas_) {
-    if (replica.state != Replica::State::kReady) next = std::min(next, replica.act_at);
+    if (replica.state == Replica::State::kDown || replica.state == Replica::State::kConnecting) {
+      next = std::min(next, replica.act_at);
+    }
   }
   return next;
 }
@@ -156,6 +197,12 @@ void WorkerPool::MarkDown(Replica& replica, const absl::Status& why, absl::Time 
   replica.metrics.up.Set(0);
   replica.act_at = now + replica.backoff;
   replica.backoff = std::min(replica.backoff * 2, kMaxBackoff);
+  if (!replica.listed) Retire(replica);
+}
+
+void WorkerPool::Retire(Replica& replica) {
+  LogInfo("worker_retired", {{"worker", replica.address}});
+  replica.state = Replica::State::kRetired;
 }
 
 Replica* WorkerPool::Choose(const Sequence& sequence) {

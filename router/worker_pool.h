@@ -1,9 +1,11 @@
 // The replicas: who is there, who answers, and which one a sequence goes to. A replica that is lost
-// is connected again, after 100 ms at first and 2 s at most.
+// is connected again, after 100 ms at first and 2 s at most. Discovered ones come and go: when one
+// is down and no longer listed it is retired, and its place is free for another.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,12 +26,13 @@ struct WorkerEndpoint {
 };
 
 struct Replica {
-  enum class State { kDown, kConnecting, kReady };
+  enum class State { kDown, kConnecting, kReady, kRetired };
 
   int replica_idx = 0;
   std::string address;
   std::unique_ptr<WorkerClient> client;
   ReplicaMetrics metrics;
+  bool listed = true;  // configured, or in the latest list of discovered addresses
 
   State state = State::kDown;
   uint64_t connection_id = 0;  // of the connection that counts; events of others are stale
@@ -58,6 +61,14 @@ class WorkerPool {
   const std::vector<Replica>& replicas() const { return replicas_; }
   int num_ready() const;
 
+  // Discovery lists these addresses now. Those that no replica has and that were not configured
+  // are returned: they are to be added.
+  std::vector<std::string> SetListed(const std::vector<std::string>& addresses);
+  // The place where the next Add goes: of a retired replica, or one more than there are.
+  int FreePlace() const;
+  // Puts a discovered worker in that place.
+  void Add(WorkerEndpoint endpoint, WorkerListener* listener);
+
   // The replica, when the event belongs to its present connection.
   Replica* Find(int replica_idx, uint64_t connection_id);
 
@@ -76,7 +87,11 @@ class WorkerPool {
 
  private:
   void Connect(Replica& replica, absl::Time now, bool want_files);
+  Replica MakeReplica(int replica_idx, WorkerEndpoint endpoint);
+  void Retire(Replica& replica);
 
+  RouterMetrics& metrics_;
+  std::set<std::string> configured_;
   std::vector<Replica> replicas_;
   std::vector<WorkerListener*> listeners_;
   uint64_t num_connections_ = 0;

@@ -1,0 +1,117 @@
+#include "router/worker_discovery.h"
+
+#include <netdb.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <memory>
+#include <utility>
+
+#include "common/concat.h"
+#include "common/log.h"
+
+namespace weightless::router {
+namespace {
+
+constexpr std::string_view kPrefix = "dns:";
+
+}  // namespace
+
+absl::StatusOr<std::optional<DnsName>> ParseDnsName(std::string_view worker) {
+  if (!worker.starts_with(kPrefix)) return std::optional<DnsName>();
+  const std::string_view rest = worker.substr(kPrefix.size());
+  const size_t colon = rest.rfind(':');
+  DnsName name;
+  if (colon != std::string_view::npos && colon > 0) {
+    name.host = rest.substr(0, colon);
+    const std::string_view digits = rest.substr(colon + 1);
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), name.port);
+    if (error != std::errc() || end != digits.data() + digits.size()) name.port = 0;
+  }
+  if (name.port >= 1 && name.port <= 65535) return std::optional<DnsName>(std::move(name));
+  return absl::InvalidArgumentError(Concat("--worker ", Quoted(worker), " is not dns:HOST:PORT"));
+}
+
+absl::StatusOr<std::vector<std::string>> LookUp(const DnsName& name) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int code = getaddrinfo(name.host.c_str(), nullptr, &hints, &found);
+  if (code == EAI_NONAME || code == EAI_NODATA) return std::vector<std::string>();
+  if (code != 0) {
+    return absl::UnavailableError(Concat("cannot look up ", name.host, ": ", gai_strerror(code)));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
+  std::vector<std::string> result;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    std::array<char, NI_MAXHOST> host{};
+    if (getnameinfo(one->ai_addr, one->ai_addrlen, host.data(), host.size(), nullptr, 0,
+                    NI_NUMERICHOST) != 0) {
+      continue;
+    }
+    const bool is_v6 = one->ai_family == AF_INET6;
+    result.push_back(
+        Concat(is_v6 ? "[" : "", std::string_view(host.data()), is_v6 ? "]:" : ":", name.port));
+  }
+  return result;
+}
+
+WorkerDiscovery::WorkerDiscovery(std::vector<DnsName> names, Report report, Resolver resolver,
+                                 absl::Duration interval)
+    : report_(std::move(report)), resolver_(std::move(resolver)), interval_(interval) {
+  for (DnsName& name : names)
+    names_.push_back({.name = std::move(name), .addresses = {}, .last_problem = {}});
+  if (names_.empty()) return;
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "discovery");
+    Run();
+  });
+}
+
+WorkerDiscovery::~WorkerDiscovery() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void WorkerDiscovery::Run() {
+  std::vector<std::string> reported;
+  for (;;) {
+    std::vector<std::string> addresses;
+    for (Known& known : names_) {
+      Refresh(known);
+      addresses.insert(addresses.end(), known.addresses.begin(), known.addresses.end());
+    }
+    std::sort(addresses.begin(), addresses.end());
+    addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+    if (addresses != reported) {
+      reported = addresses;
+      report_(std::move(addresses));
+    }
+    absl::MutexLock lock(&mutex_);
+    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), interval_)) return;
+  }
+}
+
+void WorkerDiscovery::Refresh(Known& known) {
+  absl::StatusOr<std::vector<std::string>> found = resolver_(known.name);
+  std::string problem;
+  if (!found.ok()) {
+    problem = std::string(found.status().message());
+  } else {
+    known.addresses = *std::move(found);
+    if (known.addresses.empty()) problem = "it has no address";
+  }
+  if (!problem.empty() && problem != known.last_problem) {
+    LogWarning("workers_not_found", {{"name", known.name.host}, {"reason", problem}});
+  }
+  known.last_problem = std::move(problem);
+}
+
+}  // namespace weightless::router
