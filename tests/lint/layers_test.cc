@@ -98,9 +98,9 @@ TEST(LayersTest, OurHeadersAreIncludedFromTheRoot) {
 
 // A header that drags in gRPC, HTTP or JSON makes every file that reads it slow to compile.
 TEST(LayersTest, HeavyLibrariesStayInSourceFiles) {
-  const std::vector<std::string> heavy = {"grpc",        "boost/asio", "boost/beast", "boost/json",
-                                          "nlohmann/",   "spdlog/",    "CLI/",        "yaml-cpp/",
-                                          "prometheus/", "openssl/"};
+  const std::vector<std::string> heavy = {"grpc",       "boost/asio", "boost/beast",
+                                          "boost/json", "nlohmann/",  "spdlog/",
+                                          "CLI/",       "yaml-cpp/",  "openssl/"};
   ForEachInclude([&](const SourceFile& file, const std::string& where, const Include& include) {
     if (!IsHeader(file) || TopFolder(file) == "tests") return;
     if (include.path == "boost/json/fwd.hpp") return;  // declarations only
@@ -108,6 +108,13 @@ TEST(LayersTest, HeavyLibrariesStayInSourceFiles) {
       EXPECT_NE(include.path.rfind(prefix, 0), 0u) << where << ": " << include.path;
     }
     EXPECT_EQ(include.path.find(".grpc.pb.h"), std::string::npos) << where << ": " << include.path;
+  });
+}
+
+TEST(LayersTest, OnlyTheMetricsOfCommonKnowPrometheus) {
+  ForEachInclude([](const SourceFile& file, const std::string& where, const Include& include) {
+    if (include.path.rfind("prometheus/", 0) != 0) return;
+    EXPECT_EQ(TopFolder(file), "common") << where;
   });
 }
 
