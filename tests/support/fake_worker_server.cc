@@ -32,6 +32,7 @@ struct State {
   mutable absl::Mutex mutex;
   FakeEngine engine ABSL_GUARDED_BY(mutex);
   bool owned ABSL_GUARDED_BY(mutex) = false;
+  int num_reactors ABSL_GUARDED_BY(mutex) = 0;  // of Run
   absl::Status violation ABSL_GUARDED_BY(mutex);
 };
 
@@ -69,6 +70,7 @@ class RunReactor : public grpc::ServerBidiReactor<proto::StepPlan, proto::StepRe
   explicit RunReactor(State& state) : state_(state) {
     {
       absl::MutexLock lock(&state_.mutex);
+      ++state_.num_reactors;
       is_owner_ = !std::exchange(state_.owned, true);
     }
     if (!is_owner_) {
@@ -106,12 +108,14 @@ class RunReactor : public grpc::ServerBidiReactor<proto::StepPlan, proto::StepRe
   }
 
   void OnDone() override {
-    if (is_owner_) {
-      absl::MutexLock lock(&state_.mutex);
-      state_.engine.Reset();
-      state_.owned = false;
-    }
+    State& state = state_;
+    const bool was_owner = is_owner_;
     delete this;
+    absl::MutexLock lock(&state.mutex);
+    --state.num_reactors;
+    if (!was_owner) return;
+    state.engine.Reset();
+    state.owned = false;
   }
 
  private:
@@ -173,6 +177,9 @@ class Server : public FakeWorkerServer {
   explicit Server(const FakeWorkerOptions& options) : state_(options), service_(state_) {}
   ~Server() override {
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
+    absl::MutexLock lock(&state_.mutex);
+    state_.mutex.Await(absl::Condition(
+        +[](int* num_reactors) { return *num_reactors == 0; }, &state_.num_reactors));
   }
 
   absl::Status Listen() {

@@ -25,6 +25,8 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libabsl_strings.so\n"               // on strings gRPC passes around
          "called_from_lib:libabsl_time.so\n"
          "called_from_lib:libabsl_time_zone.so\n"
+         // gRPC does not wait for its pollers at exit.
+         "thread:grpc_core::Thread::Thread\n"
          // A header's part of gRPC, ordered by a count inside the library.
          "race:^grpc::internal::CallbackWithSuccessTag::\n";
 }
