@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "common/concat.h"
 #include "common/flags.h"
 #include "common/log.h"
@@ -102,6 +104,20 @@ void AppendPassed(const PassedFlag (&flags)[N], const ServeConfig& config,
   }
 }
 
+// What the programs log at: at least INFO, for the progress of a load is told there.
+std::string ChildLogLevel(const ServeConfig& config) {
+  return config.log_level == "debug" ? "debug" : "info";
+}
+
+// Whether a program's line, "TIME LEVEL event=...", is to be shown. Any other line is.
+bool IsShown(const std::string& line, LogLevel shown) {
+  const std::vector<std::string> words =
+      absl::StrSplit(line.substr(0, 64), absl::MaxSplits(' ', 2));
+  LogLevel level = LogLevel::kInfo;
+  return words.size() < 3 || !ParseLogLevel(absl::AsciiStrToLower(words[1]), level) ||
+         level >= shown;
+}
+
 // Cores this process may run on.
 int NumCores() {
   cpu_set_t cores;
@@ -116,7 +132,7 @@ Program WorkerProgram(const ServeConfig& config, int worker_idx, int port) {
       Concat("--model=", config.model),
       Concat("--listen=", address),
       Concat("--threads=", std::max(1, NumCores() / config.workers)),
-      Concat("--log-level=", config.log_level),
+      Concat("--log-level=", ChildLogLevel(config)),
   };
   AppendPassed(kWorkerFlags, config, command);
   return {.name = Concat("worker-", worker_idx),
@@ -139,7 +155,7 @@ Program RouterProgram(const ServeConfig& config, const std::vector<int>& worker_
       Concat("--workers=", workers),
       Concat("--host=", config.host),
       Concat("--port=", config.port),
-      Concat("--log-level=", config.log_level),
+      Concat("--log-level=", ChildLogLevel(config)),
       Concat("--drain-timeout=", config.drain_timeout_s),
   };
   AppendPassed(kRouterFlags, config, command);
@@ -185,7 +201,7 @@ absl::StatusOr<std::unique_ptr<model::Checkpoint>> Prepare(ServeConfig& config) 
   return checkpoint;
 }
 
-SupervisorOptions MakeOptions(const CLI::App& app, const ServeConfig& config,
+SupervisorOptions MakeOptions(const CLI::App& app, const ServeConfig& config, LogLevel level,
                               const model::Checkpoint& checkpoint, LoadDisplay& display) {
   SupervisorOptions options;
   options.stop_limit = absl::Seconds(config.drain_timeout_s) + kStopMargin;
@@ -198,8 +214,9 @@ SupervisorOptions MakeOptions(const CLI::App& app, const ServeConfig& config,
     display.Clear();
     PrintReady(config, checkpoint);
   };
-  options.on_line = [&display](const std::string& program, const std::string& line) {
+  options.on_line = [&display, level](const std::string& program, const std::string& line) {
     if (const auto fraction = ParseLoadProgress(line)) return display.Update(program, *fraction);
+    if (!IsShown(line, level)) return;
     display.Clear();
     std::fprintf(stderr, "%s | %s\n", program.c_str(), line.c_str());
   };
@@ -226,7 +243,7 @@ int Serve(int argc, const char* const* argv) {
   }
 
   LoadDisplay display((*checkpoint)->name(), config.workers);
-  Supervisor supervisor(MakeOptions(app, config, **checkpoint, display));
+  Supervisor supervisor(MakeOptions(app, config, level, **checkpoint, display));
   std::vector<Program> programs;
   for (int i = 0; i < config.workers; ++i) {
     programs.push_back(WorkerProgram(config, i, (*worker_ports)[static_cast<size_t>(i)]));
