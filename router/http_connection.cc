@@ -380,19 +380,17 @@ awaitable<void> Connection::Pump(Reply& reply) {
 
 // One chunk of a stream, after the head if that has not been sent.
 awaitable<bool> Connection::SendPiece(std::string_view piece, bool last) {
+  const bool is_chunked = parser_->version() >= 11;
   std::string head;
   if (!std::exchange(head_sent_, true)) {
-    HttpResponse response;
-    response.content_type = "text/event-stream; charset=utf-8";
-    response.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
-    keep_alive_ = keep_alive_ && parser_->version() >= 11;
-    head = ResponseHeadText(response, {parser_->version(), keep_alive_, std::nullopt}, request_id_,
-                            shared_.clock.Now());
+    keep_alive_ = keep_alive_ && is_chunked;
+    head = ResponseHeadText(EventStreamResponse(), {parser_->version(), keep_alive_, std::nullopt},
+                            request_id_, shared_.clock.Now());
     CountResponse(200);
   }
   std::string size_line;
   std::string_view end;
-  if (parser_->version() >= 11) {
+  if (is_chunked) {
     size_line = ChunkSizeLine(piece.size());
     end = last ? "\r\n0\r\n\r\n" : "\r\n";
   }

@@ -181,6 +181,13 @@ std::string ResponseHeadText(const HttpResponse& response, const ResponseFraming
   return text;
 }
 
+HttpResponse EventStreamResponse() {
+  HttpResponse response;
+  response.content_type = "text/event-stream; charset=utf-8";
+  response.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+  return response;
+}
+
 std::string ChunkSizeLine(size_t size) {
   char digits[16];
   char* const end = std::to_chars(digits, digits + sizeof(digits), size, 16).ptr;

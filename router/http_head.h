@@ -46,6 +46,9 @@ struct ResponseFraming {
 std::string ResponseHeadText(const HttpResponse& response, const ResponseFraming& framing,
                              std::string_view request_id, absl::Time now);
 
+// The head of a stream of server-sent events, which no proxy may hold back.
+HttpResponse EventStreamResponse();
+
 // What stands before a chunk's bytes: their number in hex and the end of the line.
 std::string ChunkSizeLine(size_t size);
 

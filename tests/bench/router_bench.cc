@@ -40,6 +40,7 @@ struct Flags {
   int max_tokens = 512;
   int http_threads = 1;
   int plan_ahead = 2;
+  int step_us = 0;
   double min_rate = 0;
   std::string model = std::string(WEIGHTLESS_SOURCE_DIR) + "/models/tiny-gemma3";
 };
@@ -213,9 +214,10 @@ class Streams {
 };
 
 int Run(const Flags& flags) {
-  const Process worker({"fake-worker", "--model", flags.model, "--slots",
-                        std::to_string(flags.num_streams), "--stop-one-in", "0"},
-                       std::regex("listening on ([0-9]+)"));
+  const Process worker(
+      {"fake-worker", "--model", flags.model, "--slots", std::to_string(flags.num_streams),
+       "--step-us", std::to_string(flags.step_us)},
+      std::regex("listening on ([0-9]+)"));
   const Process router({"weightless-router", "--worker", Concat("127.0.0.1:", worker.port()),
                         "--port", "0", "--http-threads", std::to_string(flags.http_threads),
                         "--plan-ahead", std::to_string(flags.plan_ahead), "--log-level", "info"},
@@ -267,6 +269,7 @@ int main(int argc, char** argv) {
   app.add_option("--max-tokens", flags.max_tokens, "of a request")->capture_default_str();
   app.add_option("--http-threads", flags.http_threads, "of the router")->capture_default_str();
   app.add_option("--plan-ahead", flags.plan_ahead, "of the router")->capture_default_str();
+  app.add_option("--step-us", flags.step_us, "of the worker: fewer tokens come at once");
   app.add_option("--min-rate", flags.min_rate, "tokens/s per core that is enough");
   app.add_option("--model", flags.model, "folder with a tokenizer")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
