@@ -1,0 +1,147 @@
+"""deploy/k8s renders, fits the Kubernetes schemas, and its parts name each other right. Skips without kubectl or
+kubernetes-validate (tests/requirements.txt)."""
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+
+try:
+    import kubernetes_validate
+    import yaml
+except ImportError:
+    kubernetes_validate = None
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "deploy", "k8s")
+VERSIONS = ("1.27", "1.30", "1.33")
+OVERLAYS = ("base", "gpu")
+KINDS = sorted(["Deployment", "HorizontalPodAutoscaler", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget",
+                "PodDisruptionBudget", "PodMonitor", "Service", "Service", "StatefulSet"])
+# No schema of the Prometheus operator can be had offline: these are the fields that we use.
+POD_MONITOR = {"jobLabel": str, "selector": {"matchLabels": {"app.kubernetes.io/name": str}},
+               "podMetricsEndpoints": [{"port": str, "path": str, "interval": str}]}
+SKIP = 77
+
+
+def render(overlay):
+    done = subprocess.run(["kubectl", "kustomize", os.path.join(FOLDER, overlay)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def misfit(value, shape, path=""):
+    """What in `value` is not of the shape; nothing when all is. Every field of the shape must be there, and no other."""
+    if isinstance(shape, type):
+        return None if isinstance(value, shape) else f"{path}: {value!r} is no {shape.__name__}"
+    if type(value) is not type(shape):
+        return f"{path}: {value!r} is no {type(shape).__name__}"
+    if isinstance(shape, list):
+        return next(filter(None, (misfit(item, shape[0], f"{path}[{i}]") for i, item in enumerate(value))), None)
+    if value.keys() != shape.keys():
+        return f"{path}: has {sorted(value)}, not {sorted(shape)}"
+    return next(filter(None, (misfit(value[key], shape[key], f"{path}.{key}") for key in shape)), None)
+
+
+class Rendered:
+    def __init__(self, overlay):
+        self.resources = render(overlay)
+
+    def all(self, kind):
+        return [resource for resource in self.resources if resource["kind"] == kind]
+
+    def pods(self):
+        """Component -> pod template of the workload."""
+        workloads = self.all("Deployment") + self.all("StatefulSet")
+        return {w["metadata"]["labels"]["app.kubernetes.io/component"]: w["spec"]["template"] for w in workloads}
+
+    def ports(self, component):
+        container, = self.pods()[component]["spec"]["containers"]
+        return {port["name"]: port["containerPort"] for port in container["ports"]}
+
+
+def selects(selector, template):
+    return selector.items() <= template["metadata"]["labels"].items()
+
+
+class KubernetesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.rendered = {overlay: Rendered(overlay) for overlay in OVERLAYS}
+
+    def test_has_every_kind(self):
+        for rendered in self.rendered.values():
+            self.assertEqual(KINDS, sorted(resource["kind"] for resource in rendered.resources))
+
+    def test_fits_the_schemas_and_has_no_unknown_field(self):
+        for rendered in self.rendered.values():
+            for resource in rendered.resources:
+                if resource["kind"] == "PodMonitor":
+                    self.assertIsNone(misfit(resource["spec"], POD_MONITOR, "spec"))
+                    continue
+                for version in VERSIONS:
+                    kubernetes_validate.validate(resource, version, strict=True)
+
+    def test_a_wrong_field_is_found(self):
+        deployment, = self.rendered["base"].all("Deployment")
+        broken = {**deployment, "spec": {**deployment["spec"], "replica": 1}}
+        with self.assertRaises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate(broken, VERSIONS[0], strict=True)
+        self.assertIn("jobLabel", misfit({"selector": {}}, POD_MONITOR))
+
+    def test_services_and_budgets_select_their_pods(self):
+        for rendered in self.rendered.values():
+            pods = rendered.pods()
+            for service in rendered.all("Service"):
+                component = service["spec"]["selector"]["app.kubernetes.io/component"]
+                self.assertTrue(selects(service["spec"]["selector"], pods[component]))
+                for port in service["spec"]["ports"]:
+                    self.assertIn(port["targetPort"], rendered.ports(component))
+            for budget in rendered.all("PodDisruptionBudget"):
+                labels = budget["spec"]["selector"]["matchLabels"]
+                self.assertTrue(selects(labels, pods[labels["app.kubernetes.io/component"]]))
+            monitor, = rendered.all("PodMonitor")
+            for component, pod in pods.items():
+                self.assertTrue(selects(monitor["spec"]["selector"]["matchLabels"], pod))
+                self.assertIn(monitor["spec"]["podMetricsEndpoints"][0]["port"], rendered.ports(component))
+
+    def test_router_workers_and_autoscaler_name_each_other(self):
+        for rendered in self.rendered.values():
+            worker, = rendered.all("StatefulSet")
+            headless, = [s for s in rendered.all("Service") if s["spec"].get("clusterIP") == "None"]
+            self.assertEqual(headless["metadata"]["name"], worker["spec"]["serviceName"])
+            grpc = headless["spec"]["ports"][0]["port"]
+            router, = rendered.pods()["router"]["spec"]["containers"]
+            self.assertIn(f"--worker=dns:{headless['metadata']['name']}:{grpc}", router["args"])
+            self.assertEqual(grpc, rendered.ports("worker")["grpc"])
+            scaler, = rendered.all("HorizontalPodAutoscaler")
+            self.assertEqual((worker["kind"], worker["metadata"]["name"]),
+                             (scaler["spec"]["scaleTargetRef"]["kind"], scaler["spec"]["scaleTargetRef"]["name"]))
+
+    def test_pods_have_probes_and_no_rights(self):
+        for rendered in self.rendered.values():
+            for pod in rendered.pods().values():
+                self.assertTrue(pod["spec"]["securityContext"]["runAsNonRoot"])
+                self.assertFalse(pod["spec"]["automountServiceAccountToken"])
+                for container in pod["spec"]["containers"]:
+                    self.assertLessEqual({"startupProbe", "readinessProbe", "livenessProbe"}, container.keys())
+                    self.assertEqual({"readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False,
+                                      "capabilities": {"drop": ["ALL"]}}, container["securityContext"])
+
+    def test_policies_open_exactly_the_ports_that_pods_have(self):
+        for rendered in self.rendered.values():
+            for policy in rendered.all("NetworkPolicy"):
+                component = policy["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
+                opened = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+                self.assertEqual(set(rendered.ports(component).values()), opened)
+
+    def test_overlay_gives_each_worker_a_gpu(self):
+        worker, = self.rendered["gpu"].pods()["worker"]["spec"]["containers"]
+        self.assertEqual("1", worker["resources"]["limits"]["nvidia.com/gpu"])
+        self.assertEqual("weightless:cuda", worker["image"])
+
+
+if __name__ == "__main__":
+    if shutil.which("kubectl") is None or kubernetes_validate is None:
+        print("SKIPPED: kubectl (scripts/setup deploy) or kubernetes-validate (scripts/test-venv) is not installed")
+        sys.exit(SKIP)
+    unittest.main()
