@@ -10,6 +10,13 @@
 
 namespace weightless {
 
+namespace {
+
+constexpr char kMemoryName[] = "weightless_engine_memory_bytes";
+constexpr char kMemoryHelp[] = "Device memory by class of use: the ledger.";
+
+}  // namespace
+
 struct WorkerMetrics::Impl : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override {
     std::vector<prometheus::MetricFamily> families = registry.Collect();
@@ -27,12 +34,8 @@ struct WorkerMetrics::Impl : public prometheus::Collectable {
     labels.emplace("device_name", facts.device_name);
     level("weightless_engine_info", "1; what the worker serves, as labels.", 1, labels);
     for (const auto& [kind, size_bytes] : facts.memory) {
-      level("weightless_engine_memory_bytes", "Device memory by class of use: the ledger.",
-            size_bytes, {{"class", kind}});
+      level(kMemoryName, kMemoryHelp, size_bytes, {{"class", kind}});
     }
-    level("weightless_engine_memory_allocated_bytes",
-          "Device memory taken, as the device's allocator counts it.",
-          facts.memory_allocated_bytes);
     level("weightless_engine_memory_total_bytes", "Memory of the device.",
           facts.memory_total_bytes);
     level("weightless_engine_kv_blocks", "KV blocks of the pool.", facts.num_full_blocks,
@@ -66,8 +69,13 @@ WorkerMetrics::WorkerMetrics(const WorkerFacts& facts)
       owned(
           MakeGauge(impl_->registry, "weightless_engine_owned", "1 while a router has the lease.")),
       rejected_plans(MakeCounter(impl_->registry, "weightless_engine_rejected_plans_total",
-                                 "Plans that broke the contract.")) {
+                                 "Plans that broke the contract.")),
+      workspace_bytes(
+          MakeGauge(impl_->registry, kMemoryName, kMemoryHelp, {{"class", "workspace"}})),
+      allocated_bytes(MakeGauge(impl_->registry, "weightless_engine_memory_allocated_bytes",
+                                "Device memory taken, as the device's allocator counts it.")) {
   impl_->AddFacts(facts);
+  allocated_bytes.Set(static_cast<double>(facts.memory_allocated_bytes));
   AddBuildInfo(impl_->registry);
 }
 

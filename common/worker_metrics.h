@@ -35,6 +35,8 @@ class WorkerMetrics {
   Gauge slots_used;
   Gauge owned;             // 1 while a router has the lease
   Counter rejected_plans;  // plans that broke the contract
+  // The two that change after the start: what ops keep for themselves, and the allocator's count.
+  Gauge workspace_bytes, allocated_bytes;
 };
 
 }  // namespace weightless

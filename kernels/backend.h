@@ -122,6 +122,10 @@ class Backend {
   virtual std::string numerics() const = 0;
   virtual DType activation_type() const = 0;
   virtual size_t memory_total_bytes() const = 0;
+  // What has been taken through this backend, as its allocator counts it, and the part of it that
+  // ops keep for themselves. Any thread may ask.
+  virtual size_t memory_allocated_bytes() const = 0;
+  virtual size_t workspace_bytes() const = 0;
 
   // --- memory and weights: load time ---
 

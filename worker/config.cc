@@ -50,6 +50,10 @@ absl::Status Validate(const WorkerConfig& config) {
     return absl::InvalidArgumentError(
         Concat("--listen ", Quoted(config.listen), " is not host:port with a port up to 65535"));
   }
+  if (!config.metrics_listen.empty() && !IsHostPort(config.metrics_listen)) {
+    return absl::InvalidArgumentError(Concat("--metrics-listen ", Quoted(config.metrics_listen),
+                                             " is not host:port with a port up to 65535"));
+  }
   if (config.dtype != "bfloat16" && config.dtype != "float32") {
     return absl::InvalidArgumentError(
         Concat("--dtype ", Quoted(config.dtype), " is neither bfloat16 nor float32"));

@@ -15,6 +15,7 @@ namespace weightless::worker {
 struct WorkerConfig {
   std::string model;                   // path of a checkpoint
   std::string listen = "127.0.0.1:0";  // host:port, port 0: any free one
+  std::string metrics_listen;          // host:port that answers GET /metrics; empty: none
   std::string dtype = "bfloat16";
   std::string kernels = "auto";
   int threads = 0;  // 0: all cores this process may run on

@@ -39,6 +39,7 @@ proto::Description Describe(const model::Checkpoint& checkpoint, const kernels::
   device.set_kind(backend.device_kind());
   device.set_name(backend.device_name());
   device.set_numerics(backend.numerics());
+  device.set_memory_total_bytes(backend.memory_total_bytes());
 
   description.mutable_weights()->set_mode("dense");
   description.mutable_weights()->set_dtype(std::string(Name(backend.activation_type())));
@@ -59,6 +60,13 @@ void AddMemoryLedger(const MemoryLedger& ledger, proto::Description& description
   add("kv_sliding", ledger.kv_sliding);
   add("activations", ledger.activations);
   add("logits", ledger.logits);
+}
+
+void AddWorkspace(const kernels::Backend& backend, proto::Description& description) {
+  proto::MemoryUse& use = *description.add_memory();
+  use.set_kind("workspace");
+  use.set_size_bytes(backend.workspace_bytes());
+  description.mutable_device()->set_memory_allocated_bytes(backend.memory_allocated_bytes());
 }
 
 }  // namespace weightless::worker

@@ -24,5 +24,8 @@ struct MemoryLedger {
   size_t logits = 0;
 };
 void AddMemoryLedger(const MemoryLedger& ledger, proto::Description& description);
+// What the backend's ops keep for themselves by now, and the allocator's count, to which the whole
+// ledger then adds up. Any thread may call it.
+void AddWorkspace(const kernels::Backend& backend, proto::Description& description);
 
 }  // namespace weightless::worker

@@ -124,10 +124,17 @@ Engine::Engine(std::unique_ptr<kernels::Backend> backend, Model model, StepBatch
       model_(std::move(model)),
       sampler_(model_, slots_, *backend_) {}
 
+proto::Description Engine::DescribeNow() const {
+  proto::Description now = description_;
+  AddWorkspace(*backend_, now);
+  return now;
+}
+
 absl::StatusOr<proto::StepResult> Engine::Step(const proto::StepPlan& plan) {
   ASSIGN_OR_RETURN(const std::span<const Run> runs, slots_.Apply(plan));
   proto::StepResult result;
   result.set_step(plan.step());
+  num_step_sequences_ = static_cast<int>(runs.size());
   if (runs.empty()) return result;
 
   const auto begin = std::chrono::steady_clock::now();

@@ -46,6 +46,8 @@ class Engine {
 
   // Constant after Create.
   const proto::Description& description() const { return description_; }
+  // The same with the memory as it is now. Any thread may call it.
+  proto::Description DescribeNow() const;
 
   // Applies the plan and runs the step. kInvalidArgument names the field, value and limit of a plan
   // that breaks the contract; the engine must then be Reset. A NaN in the logits CHECK-fails.
@@ -53,6 +55,14 @@ class Engine {
 
   // Frees every slot; the next plan is step 1 again.
   void Reset() { slots_.Reset(); }
+
+  // Of the last step.
+  int num_step_sequences() const { return num_step_sequences_; }
+  int num_slots_used() const { return slots_.num_used(); }
+  bool step_continues() const { return slots_.step_continues(); }
+  // Now. Any thread may ask.
+  size_t workspace_bytes() const { return backend_->workspace_bytes(); }
+  size_t allocated_bytes() const { return backend_->memory_allocated_bytes(); }
 
   // One prefill and one decode on a scratch sequence: kInternal unless all logits are finite.
   // Leaves the engine as after Reset.
@@ -73,6 +83,7 @@ class Engine {
   StepBatch batch_;
   Model model_;
   Sampler sampler_;
+  int num_step_sequences_ = 0;
 };
 
 }  // namespace weightless::worker

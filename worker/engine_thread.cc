@@ -2,9 +2,11 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "common/concat.h"
 
 namespace weightless::worker {
@@ -20,9 +22,12 @@ class EngineThread::Stream {
   std::string owner_name;  // guarded by EngineThread::mutex_
 };
 
-EngineThread::EngineThread(Engine& engine)
-    // Streams that broke leave their plans behind until the engine thread has skipped them.
-    : engine_(engine), queue_(4 * kMaxPlansInFlight), thread_([this] { Loop(); }) {
+EngineThread::EngineThread(Engine& engine, WorkerMetrics& metrics)
+    : engine_(engine),
+      metrics_(metrics),
+      // Streams that broke leave their plans behind until the engine thread has skipped them.
+      queue_(4 * kMaxPlansInFlight),
+      thread_([this] { Loop(); }) {
   pthread_setname_np(thread_.native_handle(), "engine");
 }
 
@@ -40,6 +45,7 @@ absl::StatusOr<std::shared_ptr<EngineThread::Stream>> EngineThread::Open(std::st
         Concat("the worker is owned by ", Quoted(owner_->owner_name)));
   }
   owner_ = std::make_shared<Stream>(std::move(owner), std::move(events));
+  metrics_.owned.Set(1);
   return owner_;
 }
 
@@ -74,14 +80,14 @@ void EngineThread::Loop() {
   while (std::optional<Work> work = queue_.Pop(absl::InfiniteFuture())) {
     if (stopping_) return;
     if (work->stream != current) {
-      engine_.Reset();
+      Reset();
       current = work->stream;
     }
     if (!work->is_end) {
       if (!current->aborted) Run(current, work->plan);
       continue;
     }
-    engine_.Reset();
+    Reset();
     if (!current->aborted.exchange(true)) {
       Release(current);
       current->events.on_end(absl::OkStatus());
@@ -91,21 +97,50 @@ void EngineThread::Loop() {
 }
 
 void EngineThread::Run(const std::shared_ptr<Stream>& stream, const proto::StepPlan& plan) {
+  const absl::Duration waited = absl::Now() - idle_since_;
   absl::StatusOr<proto::StepResult> result = engine_.Step(plan);
+  idle_since_ = absl::Now();
   stream->num_in_flight.fetch_sub(1);
   if (result.ok()) {
+    Count(*result, waited);
     stream->events.on_result(std::move(*result));
     return;
   }
-  engine_.Reset();
+  metrics_.rejected_plans.Add();
+  Reset();
   if (stream->aborted.exchange(true)) return;
   Release(stream);
   stream->events.on_end(result.status());
 }
 
+void EngineThread::Count(const proto::StepResult& result, absl::Duration waited) {
+  metrics_.slots_used.Set(engine_.num_slots_used());
+  if (result.num_tokens() == 0) return;
+  metrics_.workspace_bytes.Set(static_cast<double>(engine_.workspace_bytes()));
+  metrics_.allocated_bytes.Set(static_cast<double>(engine_.allocated_bytes()));
+  metrics_.step_seconds.Observe(static_cast<double>(result.compute_ns()) * 1e-9);
+  metrics_.step_sequences.Observe(engine_.num_step_sequences());
+  metrics_.step_tokens.Observe(result.num_tokens());
+  metrics_.computed_tokens.Add(result.num_tokens());
+  const auto num_sampled = std::count_if(result.slots().begin(), result.slots().end(),
+                                         [](const auto& slot) { return slot.has_token(); });
+  metrics_.sampled_tokens.Add(static_cast<double>(num_sampled));
+  // Before a step that brings only new sequences there was nothing to do.
+  if (engine_.step_continues()) {
+    metrics_.wait_seconds.Add(std::max(0.0, absl::ToDoubleSeconds(waited)));
+  }
+}
+
+void EngineThread::Reset() {
+  engine_.Reset();
+  metrics_.slots_used.Set(0);
+}
+
 void EngineThread::Release(const std::shared_ptr<Stream>& stream) {
   absl::MutexLock lock(&mutex_);
-  if (owner_ == stream) owner_ = nullptr;
+  if (owner_ != stream) return;
+  owner_ = nullptr;
+  metrics_.owned.Set(0);
 }
 
 }  // namespace weightless::worker

@@ -12,7 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/bounded_queue.h"
+#include "common/worker_metrics.h"
 #include "proto/worker.pb.h"
 #include "worker/engine.h"
 
@@ -34,8 +36,8 @@ class EngineThread {
  public:
   class Stream;
 
-  // The engine outlives this.
-  explicit EngineThread(Engine& engine);
+  // Both outlive this.
+  EngineThread(Engine& engine, WorkerMetrics& metrics);
   // Ends after the step under way.
   ~EngineThread();
 
@@ -62,9 +64,13 @@ class EngineThread {
 
   void Loop();
   void Run(const std::shared_ptr<Stream>& stream, const proto::StepPlan& plan);
+  void Count(const proto::StepResult& result, absl::Duration waited);
+  void Reset();
   void Release(const std::shared_ptr<Stream>& stream);
 
   Engine& engine_;
+  WorkerMetrics& metrics_;
+  absl::Time idle_since_;  // of the engine thread: the end of the last step
   BoundedQueue<Work> queue_;
   std::atomic<bool> stopping_ = false;
   absl::Mutex mutex_;

@@ -12,6 +12,7 @@
 #include "worker/config.h"
 #include "worker/engine.h"
 #include "worker/load_progress.h"
+#include "worker/metrics_listener.h"
 #include "worker/shutdown.h"
 #include "worker/worker_service.h"
 
@@ -23,6 +24,8 @@ void AddFlags(WorkerConfig& config, CLI::App& app) {
   app.add_option("--model", config.model, "Checkpoint: a directory or a .gguf file")->required();
   app.add_option("--listen", config.listen, "host:port; port 0 takes a free one")
       ->capture_default_str();
+  app.add_option("--metrics-listen", config.metrics_listen,
+                 "host:port that answers GET /metrics, without authentication; empty: none");
   app.add_option("--max-length", engine.max_length, "Tokens per sequence; 0: the model's limit");
   app.add_option("--num-slots", engine.num_slots, "Sequences at once")->capture_default_str();
   app.add_option("--max-step-tokens", engine.max_step_tokens, "Tokens computed in one step")
@@ -65,6 +68,12 @@ absl::Status Serve(const WorkerConfig& config, ShutdownSignal& shutdown) {
   RETURN_IF_ERROR(engine->WarmUp());
   ASSIGN_OR_RETURN(const std::unique_ptr<WorkerService> service,
                    WorkerService::Start(config.listen, *engine, std::move(model_files)));
+  std::unique_ptr<MetricsListener> metrics_listener;
+  if (!config.metrics_listen.empty()) {
+    ASSIGN_OR_RETURN(metrics_listener,
+                     MetricsListener::Start(config.metrics_listen, service->metrics()));
+    LogInfo("metrics_listening", {{"address", metrics_listener->address()}});
+  }
   const proto::Description& about = engine->description();
   LogInfo("ready", {{"model", about.model().name()},
                     {"numerics", about.device().numerics()},

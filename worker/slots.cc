@@ -41,6 +41,7 @@ absl::StatusOr<std::span<const Run>> Slots::Apply(const proto::StepPlan& plan) {
   step_ = plan.step();
   runs_.clear();
   num_step_tokens_ = 0;
+  step_continues_ = false;
   for (const uint32_t slot : plan.release()) RETURN_IF_ERROR(Release(slot));
   for (const proto::Admit& admit : plan.admit()) RETURN_IF_ERROR(Admit(admit));
   for (const proto::Grow& grow : plan.grow()) RETURN_IF_ERROR(Grow(grow));
@@ -65,6 +66,7 @@ void Slots::Append(int slot, int32_t token) {
 
 void Slots::Reset() {
   for (Sequence& sequence : sequences_) sequence = Sequence{};
+  num_used_ = 0;
   std::fill(last_run_.begin(), last_run_.end(), uint64_t{0});
   decode_set_.clear();
   runs_.clear();
@@ -81,6 +83,7 @@ absl::Status Slots::Release(uint32_t released) {
   Sequence& sequence = sequences_[static_cast<size_t>(slot)];
   if (!sequence.in_use) return Invalid("release ", slot, ": the slot is free");
   sequence.in_use = false;
+  --num_used_;
   decode_set_.erase(std::remove(decode_set_.begin(), decode_set_.end(), slot), decode_set_.end());
   return absl::OkStatus();
 }
@@ -115,6 +118,8 @@ absl::Status Slots::Admit(const proto::Admit& admit) {
   }
   ASSIGN_OR_RETURN(sequence.sampling, ParseSampling(admit.sampling(), limits_.vocab_size));
   sequence.in_use = true;
+  ++num_used_;
+  last_run_[static_cast<size_t>(slot)] = 0;
   sequence.ended = false;
   sequence.tokens.assign(admit.tokens().begin(), admit.tokens().end());
   sequence.num_prompt_tokens = static_cast<int>(admit.num_prompt_tokens());
@@ -200,6 +205,7 @@ absl::Status Slots::AddPrefill(const proto::PrefillChunk& chunk) {
 absl::Status Slots::AddRun(const Run& run) {
   uint64_t& last_run = last_run_[static_cast<size_t>(run.slot)];
   if (last_run == step_) return Invalid("slot ", run.slot, " runs twice in step ", step_);
+  if (last_run > 0 && last_run + 1 == step_) step_continues_ = true;
   last_run = step_;
   num_step_tokens_ += run.num_tokens;
   if (num_step_tokens_ > limits_.max_step_tokens) {

@@ -69,6 +69,9 @@ class Slots {
 
   const Sequence& sequence(int slot) const { return sequences_[static_cast<size_t>(slot)]; }
   const PlanLimits& limits() const { return limits_; }
+  int num_used() const { return num_used_; }  // slots with a sequence, ended or not
+  // The last step ran a sequence that the step before it ran, too.
+  bool step_continues() const { return step_continues_; }
   // The last step that was applied; 0 before the first.
   uint64_t step() const { return step_; }
 
@@ -92,6 +95,8 @@ class Slots {
   std::vector<Run> runs_;            // of the current step
   std::vector<uint64_t> last_run_;   // by slot: the step that last computed something of it
   int num_step_tokens_ = 0;
+  int num_used_ = 0;
+  bool step_continues_ = false;
   uint64_t step_ = 0;
 };
 

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/concat.h"
 #include "common/log.h"
+#include "common/worker_facts.h"
 #include "proto/worker.grpc.pb.h"
 #include "worker/engine_thread.h"
 
@@ -234,14 +235,17 @@ class FileStream : public grpc::ServerWriteReactor<proto::FileChunk> {
 class WorkerService::Impl : public proto::Worker::CallbackService {
  public:
   Impl(Engine& engine, std::map<std::string, std::string> model_files)
-      : description_(engine.description()),
+      : engine_(engine),
+        metrics_(FactsOf(engine.DescribeNow())),
         model_files_(std::move(model_files)),
-        engine_thread_(engine) {}
+        engine_thread_(engine, metrics_) {}
+
+  WorkerMetrics& metrics() { return metrics_; }
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
                                      const proto::DescribeRequest* /*request*/,
                                      proto::Description* response) override {
-    *response = description_;
+    *response = engine_.DescribeNow();
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
     return reactor;
@@ -286,7 +290,8 @@ class WorkerService::Impl : public proto::Worker::CallbackService {
   }
 
  private:
-  const proto::Description description_;
+  const Engine& engine_;
+  WorkerMetrics metrics_;
   const std::map<std::string, std::string> model_files_;
   EngineThread engine_thread_;
   std::unique_ptr<grpc::Server> server_;
@@ -313,5 +318,7 @@ WorkerService::WorkerService(std::unique_ptr<Impl> impl, std::string address)
     : impl_(std::move(impl)), address_(std::move(address)) {}
 
 WorkerService::~WorkerService() = default;
+
+WorkerMetrics& WorkerService::metrics() { return impl_->metrics(); }
 
 }  // namespace weightless::worker

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/worker_metrics.h"
 #include "worker/engine.h"
 
 namespace weightless::worker {
@@ -20,6 +21,8 @@ class WorkerService {
       const std::string& address, Engine& engine, std::map<std::string, std::string> model_files);
   // Cancels every call; returns after the engine's step under way.
   ~WorkerService();
+
+  WorkerMetrics& metrics();
 
   // host:port with the port it got.
   const std::string& address() const { return address_; }

@@ -3,6 +3,7 @@
 #include "kernels/backend.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <fstream>
@@ -37,20 +38,31 @@ const PackedWeight& Packed(const LinearWeight& w) {
   return *packed;
 }
 
+// How much memory a backend has, and what of it its ops keep for themselves.
+struct Taken {
+  std::atomic<size_t> all = 0;
+  std::atomic<size_t> scratch = 0;
+};
+
 // Memory that grows to what has been asked for; contents are lost when it does.
 class Scratch {
  public:
+  explicit Scratch(Taken& taken) : taken_(taken) {}
+
   float* Floats(int64_t count) {
     const size_t size_bytes = static_cast<size_t>(count) * sizeof(float);
     if (buffer_ == nullptr || buffer_->size_bytes() < size_bytes) {
+      if (buffer_ != nullptr) taken_.scratch -= buffer_->size_bytes();
       buffer_.reset();
-      buffer_ = AllocateHost(size_bytes);
+      buffer_ = AllocateHost(size_bytes, &taken_.all);
       CHECK(buffer_ != nullptr);
+      taken_.scratch += size_bytes;
     }
     return static_cast<float*>(buffer_->data());
   }
 
  private:
+  Taken& taken_;
   std::unique_ptr<Buffer> buffer_;
 };
 
@@ -72,10 +84,10 @@ void EmbedRow(const PackedWeight& table, int32_t id, float scale, float* x) {
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const CpuOps& ops, int num_threads)
-      : ops_(ops),
-        pool_(num_threads),
-        thread_scratch_(static_cast<size_t>(num_threads)),
-        samplers_(static_cast<size_t>(num_threads)) {}
+      : ops_(ops), pool_(num_threads), samplers_(static_cast<size_t>(num_threads)) {
+    thread_scratch_.reserve(static_cast<size_t>(num_threads));
+    for (int i = 0; i < num_threads; ++i) thread_scratch_.emplace_back(taken_);
+  }
 
   std::string device_kind() const override { return "cpu"; }
   std::string device_name() const override {
@@ -84,8 +96,12 @@ class CpuBackend final : public Backend {
   std::string numerics() const override { return ops_.name(); }
   DType activation_type() const override { return ops_.activation_type(); }
   size_t memory_total_bytes() const override { return HostMemoryBytes(); }
+  size_t memory_allocated_bytes() const override { return taken_.all; }
+  size_t workspace_bytes() const override { return taken_.scratch; }
 
-  std::unique_ptr<Buffer> Allocate(size_t size_bytes) override { return AllocateHost(size_bytes); }
+  std::unique_ptr<Buffer> Allocate(size_t size_bytes) override {
+    return AllocateHost(size_bytes, &taken_.all);
+  }
   void Upload(const void* host, size_t size_bytes, void* device) override {
     if (size_bytes > 0) std::memcpy(device, host, size_bytes);
   }
@@ -93,7 +109,7 @@ class CpuBackend final : public Backend {
     if (size_bytes > 0) std::memcpy(host, device, size_bytes);
   }
   std::unique_ptr<LinearWeight> PackDense(std::span<const DenseRows> stacked) override {
-    return PackedWeight::Pack(stacked, activation_type(), pool_);
+    return PackedWeight::Pack(stacked, activation_type(), pool_, &taken_.all);
   }
   size_t KvBlockBytes(int num_kv_heads, int head_dim) const override {
     return static_cast<size_t>(Layout(num_kv_heads, head_dim).block_cells()) * sizeof(uint32_t);
@@ -235,10 +251,11 @@ class CpuBackend final : public Backend {
 
   const CpuOps& ops_;
   ThreadPool pool_;
+  Taken taken_;  // before what it counts
   std::vector<Scratch> thread_scratch_;
   std::vector<Sampler> samplers_;
-  Scratch prepared_;
-  Scratch partials_;
+  Scratch prepared_{taken_};
+  Scratch partials_{taken_};
   AttentionPlan plan_;
 };
 

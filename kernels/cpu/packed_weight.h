@@ -10,6 +10,7 @@
 // part starts a new panel; rows that only fill up a part's last panel are zeros.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -33,9 +34,10 @@ constexpr int64_t StepsOf(int64_t padded_k, DType type) {
 
 class PackedWeight final : public LinearWeight {
  public:
-  // Null when the memory does not suffice.
+  // Null when the memory does not suffice. `allocated` as in AllocateHost.
   static std::unique_ptr<PackedWeight> Pack(std::span<const DenseRows> stacked, DType type,
-                                            ThreadPool& pool);
+                                            ThreadPool& pool,
+                                            std::atomic<size_t>* allocated = nullptr);
 
   DType type() const { return type_; }
   int64_t padded_k() const { return PaddedK(k_, type_); }

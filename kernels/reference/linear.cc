@@ -1,26 +1,32 @@
 #include <cmath>
 
+#include "kernels/host_memory.h"
 #include "kernels/reference/ops.h"
 
 namespace weightless::kernels::reference {
 
-DenseWeight::DenseWeight(std::span<const DenseRows> stacked, DType type) {
+std::unique_ptr<DenseWeight> DenseWeight::Pack(std::span<const DenseRows> stacked, DType type,
+                                               std::atomic<size_t>* allocated) {
   CHECK(!stacked.empty());
-  k_ = stacked.front().k;
+  auto w = std::make_unique<DenseWeight>();
+  w->k_ = stacked.front().k;
   for (const DenseRows& part : stacked) {
-    CHECK(part.k == k_ && part.n > 0);
-    n_ += part.n;
+    CHECK(part.k == w->k_ && part.n > 0);
+    w->n_ += part.n;
   }
-  values_.resize(static_cast<size_t>(n_ * k_));
-  float* out = values_.data();
+  w->size_bytes_ = static_cast<size_t>(w->n_ * w->k_) * sizeof(float);
+  w->buffer_ = AllocateHost(w->size_bytes_, allocated);
+  if (w->buffer_ == nullptr) return nullptr;
+  auto* out = static_cast<float*>(w->buffer_->data());
+  w->values_ = out;
   for (const DenseRows& part : stacked) {
     part.read(0, part.n, out);
-    out += part.n * k_;
+    for (float* value = out; type == DType::kBF16 && value < out + part.n * part.k; ++value) {
+      *value = ToFloat(ToBF16(*value));
+    }
+    out += part.n * part.k;
   }
-  if (type == DType::kBF16) {
-    for (float& value : values_) value = ToFloat(ToBF16(value));
-  }
-  size_bytes_ = values_.size() * sizeof(float);
+  return w;
 }
 
 float Load(const TensorView& t, int64_t index) {

@@ -3,8 +3,10 @@
 // checked. KV blocks are [K | V], each [kv_head][token][head_dim] of the activation type.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <vector>
+#include <memory>
+#include <span>
 
 #include "kernels/backend.h"
 
@@ -13,11 +15,14 @@ namespace weightless::kernels::reference {
 // Row-major float32 copy, in bfloat16 mode of the rounded values.
 class DenseWeight final : public LinearWeight {
  public:
-  DenseWeight(std::span<const DenseRows> stacked, DType type);
-  const float* row(int64_t i) const { return values_.data() + i * k_; }
+  // Null when the memory does not suffice. `allocated` as in AllocateHost.
+  static std::unique_ptr<DenseWeight> Pack(std::span<const DenseRows> stacked, DType type,
+                                           std::atomic<size_t>* allocated);
+  const float* row(int64_t i) const { return values_ + i * k_; }
 
  private:
-  std::vector<float> values_;
+  std::unique_ptr<Buffer> buffer_;
+  const float* values_ = nullptr;
 };
 
 float Load(const TensorView& t, int64_t index);
