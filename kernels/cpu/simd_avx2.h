@@ -41,12 +41,14 @@ struct SimdAvx2 {
   }
 
   static F LoadFirst(const float* p, int64_t n) {
+    if (n == 16) return Load(p);
     float lanes[16] = {};
     std::memcpy(lanes, p, static_cast<size_t>(n) * sizeof(float));
     return Load(lanes);
   }
   template <typename T>
   static void StoreFirst(T* p, F x, int64_t n) {
+    if (n == 16) return Store(p, x);
     T lanes[16];
     Store(lanes, x);
     std::memcpy(p, lanes, static_cast<size_t>(n) * sizeof(T));
