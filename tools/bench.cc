@@ -201,11 +201,24 @@ worker::EngineOptions MakeEngineOptions(const BenchConfig& config) {
   return options;
 }
 
+absl::Status CheckLengths(const std::string& flag, const std::vector<int>& lengths,
+                          int max_context) {
+  for (const int length : lengths) {
+    if (length < max_context) continue;
+    return absl::InvalidArgumentError(
+        Concat(flag, " ", length, " does not fit the model's length of ", max_context));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<BenchReport> Measure(const BenchConfig& config) {
   BenchReport report;
   report.threads = NumThreads(config);
   report.repeats = config.repeats;
   ASSIGN_OR_RETURN(const auto checkpoint, OpenCheckpoint(config.model));
+  const int max_context = checkpoint->config().max_context;
+  RETURN_IF_ERROR(CheckLengths("--context", config.contexts, max_context));
+  RETURN_IF_ERROR(CheckLengths("--prompt-tokens", config.prompt_tokens, max_context));
   ASSIGN_OR_RETURN(const auto engine,
                    LoadEngine(*checkpoint, config.model, MakeEngineOptions(config)));
   report.model = engine->description().model().name();
