@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/check.h"
 #include "common/log.h"
@@ -27,6 +28,18 @@ size_t QueueCapacity(const EngineConfig& config, size_t num_configured, bool dis
   const size_t num_replicas = num_configured + (discovers ? kMaxDiscovered : 0);
   const auto per_replica = static_cast<size_t>(config.plan_ahead) + 4;
   return static_cast<size_t>(config.max_queued) + num_replicas * per_replica + 64;
+}
+
+// A tokenizer may know tokens that its model has no embedding for.
+absl::Status CheckTokens(const SequenceRequest& sequence, uint32_t vocab_size) {
+  for (size_t i = 0; i < sequence.prompt.size(); ++i) {
+    const int32_t token = sequence.prompt[i];
+    if (token >= 0 && static_cast<uint32_t>(token) < vocab_size) continue;
+    return absl::InvalidArgumentError(absl::StrCat("prompt token ", token, " at position ", i,
+                                                   " is outside the model's vocabulary of ",
+                                                   vocab_size));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -125,6 +138,7 @@ absl::Status EngineLoop::Submit(std::vector<SequenceRequest> sequences,
   const std::shared_ptr<const ServedModel> served = model();
   if (served == nullptr) return absl::UnavailableError("no worker has been ready yet");
   for (const SequenceRequest& sequence : sequences) {
+    RETURN_IF_ERROR(CheckTokens(sequence, served->description.model().vocab_size()));
     RETURN_IF_ERROR(admission_.CheckFits(sequence));
   }
   Submitted event;

@@ -183,6 +183,19 @@ TEST(EngineLoopTest, RefusesWhatCanNeverFit) {
               HasSubstr("make 201, more than any worker holds (context 200"));
 }
 
+TEST(EngineLoopTest, RefusesTokensWithoutAnEmbedding) {
+  const auto worker = StartWorker();
+  Router router({AddressOf(*worker)});
+  ASSERT_TRUE(router.AwaitReady());
+  SequenceRequest request = MakeRequest(3, 5);
+  request.prompt[2] = 4096;
+  Consumer consumer(std::move(request));
+  const absl::Status status = consumer.SubmitTo(*router.loop);
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_EQ(status.message(),
+            "prompt token 4096 at position 2 is outside the model's vocabulary of 4096");
+}
+
 TEST(EngineLoopTest, DrainLetsRunningSequencesFinish) {
   const auto worker = StartWorker();
   Router router({AddressOf(*worker)});
