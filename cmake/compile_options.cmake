@@ -23,7 +23,7 @@ endif()
 if(WEIGHTLESS_SANITIZE MATCHES "thread")
   add_library(weightless_tsan_runtime OBJECT ${PROJECT_SOURCE_DIR}/tests/support/tsan_runtime.cc)
   target_link_libraries(weightless_flags INTERFACE $<TARGET_OBJECTS:weightless_tsan_runtime>
-                                                   ${CMAKE_DL_LIBS})
+                                                   absl::synchronization ${CMAKE_DL_LIBS})
 endif()
 
 # weightless_library(NAME SOURCES a.cc ... [HEADERS a.h ...] [PUBLIC lib ...] [PRIVATE lib ...])
