@@ -2,7 +2,7 @@
 
 #include <prometheus/text_serializer.h>
 
-#include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -27,17 +27,32 @@ struct Maker {
   Registry& registry;
   VllmMetrics* vllm;  // or null
 
+  std::vector<std::function<void()>> removers;  // take away again what has been made
+
+  template <typename Builder, typename... Args>
+  auto* Add(Builder builder, const char* name, const char* help, const Labels& labels,
+            const Args&... args) {
+    auto& family = builder.Name(name).Help(help).Register(registry);
+    auto& metric = family.Add(labels, args...);
+    removers.push_back([&family, &metric] { family.Remove(&metric); });
+    return &metric;
+  }
+  template <typename Metric>
+  Metric* Find(Metric VllmMetrics::*alias) {
+    return vllm == nullptr || alias == nullptr ? nullptr : &(vllm->*alias);
+  }
+
   Counter Count(const char* name, const char* help,
                 prometheus::Counter VllmMetrics::*alias = nullptr, const Labels& labels = {}) {
-    return MakeCounter(registry, name, help, labels, Find(alias));
+    return Counter(Add(prometheus::BuildCounter(), name, help, labels), Find(alias));
   }
   Gauge Level(const char* name, const char* help, prometheus::Gauge VllmMetrics::*alias = nullptr,
               const Labels& labels = {}) {
-    return MakeGauge(registry, name, help, labels, Find(alias));
+    return Gauge(Add(prometheus::BuildGauge(), name, help, labels), Find(alias));
   }
   Histogram Spread(const char* name, const char* help, const Buckets& buckets,
                    prometheus::Histogram VllmMetrics::*alias = nullptr, const Labels& labels = {}) {
-    return MakeHistogram(registry, name, help, buckets, labels, Find(alias));
+    return Histogram(Add(prometheus::BuildHistogram(), name, help, labels, buckets), Find(alias));
   }
 
   Counter Requests(const char* outcome, prometheus::Counter VllmMetrics::*alias) {
@@ -58,12 +73,105 @@ struct Maker {
   Gauge Blocks(const char* name, const char* help, const std::string& address, const char* pool) {
     return Level(name, help, nullptr, {{"worker", address}, {"pool", pool}});
   }
-
-  template <typename Metric>
-  Metric* Find(Metric VllmMetrics::*alias) {
-    return vllm == nullptr || alias == nullptr ? nullptr : &(vllm->*alias);
-  }
 };
+
+RequestMetrics MakeRequestMetrics(Maker& make) {
+  return {
+      .requests_started = make.Count("weightless_requests_started_total",
+                                     "Generation requests that passed validation and admission."),
+      .requests_stop = make.Requests("stop", &VllmMetrics::success_stop),
+      .requests_length = make.Requests("length", &VllmMetrics::success_length),
+      .requests_tool_calls = make.Requests("tool_calls", &VllmMetrics::success_stop),
+      .requests_error = make.Requests("error", &VllmMetrics::success_error),
+      .requests_aborted = make.Requests("aborted", &VllmMetrics::success_abort),
+      .requests_running = make.Level("weightless_requests_running",
+                                     "Generation requests that started and have not ended."),
+      .responses_2xx = make.Responses("2xx"),
+      .responses_4xx = make.Responses("4xx"),
+      .responses_5xx = make.Responses("5xx"),
+      .unknown_fields = make.Count("weightless_unknown_fields_total",
+                                   "Fields of request bodies that are not known and were ignored."),
+      .connections_open = make.Level("weightless_connections_open", "Open HTTP connections."),
+      .ttft_seconds =
+          make.Spread("weightless_ttft_seconds", "Request read to first content byte written.",
+                      RequestTimeBuckets()),
+      .tpot_seconds = make.Spread("weightless_tpot_seconds",
+                                  "Mean time per output token after the first, by choice.",
+                                  TokenTimeBuckets(), &VllmMetrics::time_per_output_token),
+      .itl_seconds = make.Spread("weightless_itl_seconds", "Time between two tokens of a choice.",
+                                 TokenTimeBuckets(), &VllmMetrics::inter_token_latency),
+      .e2e_seconds = make.Spread("weightless_e2e_seconds", "Request read to its end.",
+                                 RequestTimeBuckets(), &VllmMetrics::e2e_latency),
+      .prepare_seconds = make.Added("prepare"),
+      .deliver_seconds = make.Added("deliver"),
+      .request_prompt_tokens =
+          make.Spread("weightless_request_prompt_tokens", "Prompt tokens of a request that ended.",
+                      TokenCountBuckets(), &VllmMetrics::request_prompt_tokens),
+      .request_output_tokens =
+          make.Spread("weightless_request_output_tokens", "Output tokens of a request that ended.",
+                      TokenCountBuckets(), &VllmMetrics::request_generation_tokens)};
+}
+
+SequenceMetrics MakeSequenceMetrics(Maker& make) {
+  return {
+      .queued_sequences =
+          make.Level("weightless_queued_sequences", "Sequences accepted and waiting for a replica.",
+                     &VllmMetrics::requests_waiting),
+      .running_sequences = make.Level("weightless_running_sequences",
+                                      "Sequences on a replica, those in prefill included.",
+                                      &VllmMetrics::requests_running),
+      .kv_used_ratio =
+          make.Level("weightless_kv_used_ratio",
+                     "KV blocks that sequences hold, of all blocks of the fuller pool; 1 = all.",
+                     &VllmMetrics::kv_cache_usage),
+      .queue_seconds = make.Spread("weightless_queue_seconds",
+                                   "Accepted to placed on a replica for the first time.",
+                                   RequestTimeBuckets(), &VllmMetrics::queue_time),
+      .prefill_seconds = make.Spread("weightless_prefill_seconds",
+                                     "Placed on a replica to the first token, by choice.",
+                                     RequestTimeBuckets(), &VllmMetrics::prefill_time),
+      .prompt_tokens =
+          make.Count("weightless_prompt_tokens_total",
+                     "Prompt tokens prefilled for the first time or found in the prefix "
+                     "cache, summed over choices.",
+                     &VllmMetrics::prompt_tokens),
+      .prefix_queried_tokens = make.Count("weightless_prefix_queried_tokens_total",
+                                          "Prompt tokens looked up in the prefix cache.",
+                                          &VllmMetrics::prefix_cache_queries),
+      .cached_tokens =
+          make.Count("weightless_cached_tokens_total", "Prompt tokens found in the prefix cache.",
+                     &VllmMetrics::prefix_cache_hits),
+      .generated_tokens = make.Count("weightless_generated_tokens_total",
+                                     "Output tokens of answers, as usage counts them.",
+                                     &VllmMetrics::generation_tokens),
+      .recomputed_tokens =
+          make.Count("weightless_recomputed_tokens_total",
+                     "Tokens prefilled again after a preemption or a worker loss."),
+      .preemptions = make.Count("weightless_preemptions_total",
+                                "Sequences that gave their KV blocks back to be recomputed later.",
+                                &VllmMetrics::preemptions),
+      .migrations = make.Count("weightless_migrations_total",
+                               "Sequences put back to the queue because their worker was lost."),
+      .poisoned_sequences = make.Count("weightless_poisoned_sequences_total",
+                                       "Sequences ended because several workers in a row were "
+                                       "lost while they ran."),
+      .expired_sequences =
+          make.Count("weightless_expired_sequences_total", "Sequences ended by their deadline.")};
+}
+
+VllmOnlyMetrics MakeVllmOnly(Maker& make) {
+  return {
+      .ttft_seconds = Histogram(nullptr, make.Find(&VllmMetrics::time_to_first_token)),
+      .decode_seconds = Histogram(nullptr, make.Find(&VllmMetrics::decode_time)),
+      .inference_seconds = Histogram(nullptr, make.Find(&VllmMetrics::inference_time)),
+      .choices = Histogram(nullptr, make.Find(&VllmMetrics::request_n)),
+      .max_tokens = Histogram(nullptr, make.Find(&VllmMetrics::request_max_tokens)),
+      .longest_output_tokens =
+          Histogram(nullptr, make.Find(&VllmMetrics::request_max_generation_tokens)),
+      .computed_prompt_tokens =
+          Histogram(nullptr, make.Find(&VllmMetrics::request_computed_prompt_tokens)),
+      .prompt_tokens_computed = Counter(nullptr, make.Find(&VllmMetrics::prompt_tokens_computed))};
+}
 
 }  // namespace
 
@@ -92,7 +200,7 @@ void Histogram::Observe(double value) {
   if (alias_ != nullptr) alias_->Observe(value);
 }
 
-struct RouterMetrics::Impl {
+struct RouterMetricsStore::Impl {
   explicit Impl(MetricsOptions metrics_options)
       : options(std::move(metrics_options)),
         vllm(options.vllm_names ? std::make_unique<VllmMetrics>() : nullptr) {}
@@ -100,7 +208,7 @@ struct RouterMetrics::Impl {
   const MetricsOptions options;
   Registry registry{Registry::InsertBehavior::Merge};
   const std::unique_ptr<VllmMetrics> vllm;
-  Maker make{registry, vllm.get()};
+  Maker make{registry, vllm.get(), {}};
 
   // Facts of workers come and go with their label sets.
   using GaugeFamily = prometheus::Family<prometheus::Gauge>;
@@ -121,7 +229,8 @@ struct RouterMetrics::Impl {
   };
   mutable absl::Mutex mutex;
   std::map<std::string, std::vector<Fact>> facts ABSL_GUARDED_BY(mutex);  // by address
-  std::map<std::string, uint64_t> num_blocks ABSL_GUARDED_BY(mutex);      // of ready workers
+  std::map<std::string, std::vector<std::function<void()>>> removers ABSL_GUARDED_BY(mutex);
+  std::map<std::string, uint64_t> num_blocks ABSL_GUARDED_BY(mutex);  // of ready workers
   std::optional<VllmServed> served ABSL_GUARDED_BY(mutex);
 
   GaugeFamily& MakeFamily(const char* name, const char* help) {
@@ -134,104 +243,17 @@ struct RouterMetrics::Impl {
   }
 };
 
+RouterMetricsStore::RouterMetricsStore(const MetricsOptions& options)
+    : impl_(std::make_unique<Impl>(options)) {}
+RouterMetricsStore::~RouterMetricsStore() = default;
+
 RouterMetrics::RouterMetrics(const MetricsOptions& options)
-    : impl_(std::make_unique<Impl>(options)),
-      requests_started(
-          impl_->make.Count("weightless_requests_started_total",
-                            "Generation requests that passed validation and admission.")),
-      requests_stop(impl_->make.Requests("stop", &VllmMetrics::success_stop)),
-      requests_length(impl_->make.Requests("length", &VllmMetrics::success_length)),
-      requests_tool_calls(impl_->make.Requests("tool_calls", &VllmMetrics::success_stop)),
-      requests_error(impl_->make.Requests("error", &VllmMetrics::success_error)),
-      requests_aborted(impl_->make.Requests("aborted", &VllmMetrics::success_abort)),
-      requests_running(impl_->make.Level("weightless_requests_running",
-                                         "Generation requests that started and have not ended.")),
-      responses_2xx(impl_->make.Responses("2xx")),
-      responses_4xx(impl_->make.Responses("4xx")),
-      responses_5xx(impl_->make.Responses("5xx")),
-      unknown_fields(
-          impl_->make.Count("weightless_unknown_fields_total",
-                            "Fields of request bodies that are not known and were ignored.")),
-      connections_open(impl_->make.Level("weightless_connections_open", "Open HTTP connections.")),
-      ttft_seconds(impl_->make.Spread("weightless_ttft_seconds",
-                                      "Request read to first content byte written.",
-                                      RequestTimeBuckets())),
-      tpot_seconds(impl_->make.Spread("weightless_tpot_seconds",
-                                      "Mean time per output token after the first, by choice.",
-                                      TokenTimeBuckets(), &VllmMetrics::time_per_output_token)),
-      itl_seconds(impl_->make.Spread("weightless_itl_seconds",
-                                     "Time between two tokens of a choice.", TokenTimeBuckets(),
-                                     &VllmMetrics::inter_token_latency)),
-      e2e_seconds(impl_->make.Spread("weightless_e2e_seconds", "Request read to its end.",
-                                     RequestTimeBuckets(), &VllmMetrics::e2e_latency)),
-      prepare_seconds(impl_->make.Added("prepare")),
-      deliver_seconds(impl_->make.Added("deliver")),
-      request_prompt_tokens(impl_->make.Spread(
-          "weightless_request_prompt_tokens", "Prompt tokens of a request that ended.",
-          TokenCountBuckets(), &VllmMetrics::request_prompt_tokens)),
-      request_output_tokens(impl_->make.Spread(
-          "weightless_request_output_tokens", "Output tokens of a request that ended.",
-          TokenCountBuckets(), &VllmMetrics::request_generation_tokens)),
-      queued_sequences(impl_->make.Level("weightless_queued_sequences",
-                                         "Sequences accepted and waiting for a replica.",
-                                         &VllmMetrics::requests_waiting)),
-      running_sequences(impl_->make.Level("weightless_running_sequences",
-                                          "Sequences on a replica, those in prefill included.",
-                                          &VllmMetrics::requests_running)),
-      kv_used_ratio(impl_->make.Level(
-          "weightless_kv_used_ratio",
-          "KV blocks that sequences hold, of all blocks of the fuller pool; 1 = all.",
-          &VllmMetrics::kv_cache_usage)),
-      queue_seconds(impl_->make.Spread("weightless_queue_seconds",
-                                       "Accepted to placed on a replica for the first time.",
-                                       RequestTimeBuckets(), &VllmMetrics::queue_time)),
-      prefill_seconds(impl_->make.Spread("weightless_prefill_seconds",
-                                         "Placed on a replica to the first token, by choice.",
-                                         RequestTimeBuckets(), &VllmMetrics::prefill_time)),
-      prompt_tokens(
-          impl_->make.Count("weightless_prompt_tokens_total",
-                            "Prompt tokens prefilled for the first time or found in the prefix "
-                            "cache, summed over choices.",
-                            &VllmMetrics::prompt_tokens)),
-      prefix_queried_tokens(impl_->make.Count("weightless_prefix_queried_tokens_total",
-                                              "Prompt tokens looked up in the prefix cache.",
-                                              &VllmMetrics::prefix_cache_queries)),
-      cached_tokens(impl_->make.Count("weightless_cached_tokens_total",
-                                      "Prompt tokens found in the prefix cache.",
-                                      &VllmMetrics::prefix_cache_hits)),
-      generated_tokens(impl_->make.Count("weightless_generated_tokens_total",
-                                         "Output tokens of answers, as usage counts them.",
-                                         &VllmMetrics::generation_tokens)),
-      recomputed_tokens(
-          impl_->make.Count("weightless_recomputed_tokens_total",
-                            "Tokens prefilled again after a preemption or a worker loss.")),
-      preemptions(
-          impl_->make.Count("weightless_preemptions_total",
-                            "Sequences that gave their KV blocks back to be recomputed later.",
-                            &VllmMetrics::preemptions)),
-      migrations(
-          impl_->make.Count("weightless_migrations_total",
-                            "Sequences put back to the queue because their worker was lost.")),
-      poisoned_sequences(impl_->make.Count("weightless_poisoned_sequences_total",
-                                           "Sequences ended because several workers in a row were "
-                                           "lost while they ran.")),
-      expired_sequences(impl_->make.Count("weightless_expired_sequences_total",
-                                          "Sequences ended by their deadline.")),
-      vllm{.ttft_seconds = Histogram(nullptr, impl_->make.Find(&VllmMetrics::time_to_first_token)),
-           .decode_seconds = Histogram(nullptr, impl_->make.Find(&VllmMetrics::decode_time)),
-           .inference_seconds = Histogram(nullptr, impl_->make.Find(&VllmMetrics::inference_time)),
-           .choices = Histogram(nullptr, impl_->make.Find(&VllmMetrics::request_n)),
-           .max_tokens = Histogram(nullptr, impl_->make.Find(&VllmMetrics::request_max_tokens)),
-           .longest_output_tokens =
-               Histogram(nullptr, impl_->make.Find(&VllmMetrics::request_max_generation_tokens)),
-           .computed_prompt_tokens =
-               Histogram(nullptr, impl_->make.Find(&VllmMetrics::request_computed_prompt_tokens)),
-           .prompt_tokens_computed =
-               Counter(nullptr, impl_->make.Find(&VllmMetrics::prompt_tokens_computed))} {
+    : RouterMetricsStore(options),
+      RequestMetrics(MakeRequestMetrics(impl_->make)),
+      SequenceMetrics(MakeSequenceMetrics(impl_->make)),
+      vllm(MakeVllmOnly(impl_->make)) {
   AddBuildInfo(impl_->registry);
 }
-
-RouterMetrics::~RouterMetrics() = default;
 
 std::string RouterMetrics::Exposition() const {
   std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();
@@ -282,8 +304,16 @@ void RouterMetrics::Forget(const std::string& address) {
   impl_->Forget(address);
 }
 
+void RouterMetrics::RemoveReplica(const std::string& address) {
+  absl::MutexLock lock(&impl_->mutex);
+  impl_->Forget(address);
+  for (const auto& remove : impl_->removers[address]) remove();
+  impl_->removers.erase(address);
+}
+
 ReplicaMetrics RouterMetrics::ForReplica(const std::string& address) {
-  Maker& make = impl_->make;
+  absl::MutexLock lock(&impl_->mutex);
+  Maker make{impl_->registry, impl_->vllm.get(), {}};
   const Labels labels = {{"worker", address}};
   const auto blocks = [&](const char* pool) {
     return make.Blocks("weightless_kv_blocks", "KV blocks of the pool.", address, pool);
@@ -296,7 +326,7 @@ ReplicaMetrics RouterMetrics::ForReplica(const std::string& address) {
     return make.Blocks("weightless_kv_blocks_cached",
                        "KV blocks held by no sequence that hold a findable prefix.", address, pool);
   };
-  return {
+  ReplicaMetrics metrics = {
       .up = make.Level("weightless_worker_up", "1 while plans can be sent to the worker.", nullptr,
                        labels),
       .running_sequences = make.Level("weightless_worker_running_sequences",
@@ -335,6 +365,8 @@ ReplicaMetrics RouterMetrics::ForReplica(const std::string& address) {
       .rejected_plans =
           make.Count("weightless_rejected_plans_total",
                      "Plans that a worker found to break the contract.", nullptr, labels)};
+  impl_->removers[address] = std::move(make.removers);
+  return metrics;
 }
 
 }  // namespace weightless

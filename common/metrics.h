@@ -75,27 +75,9 @@ struct MetricsOptions {
   std::string served_model_name;  // label model_name of those; empty: the model's own
 };
 
-// What a router counts. Thread-safe.
-class RouterMetrics {
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;  // first: the handles point into it
-
- public:
-  explicit RouterMetrics(const MetricsOptions& options = {});
-  ~RouterMetrics();
-
-  // The text format of Prometheus, version 0.0.4.
-  std::string Exposition() const;
-
-  ReplicaMetrics ForReplica(const std::string& address);
-  // Shows what a worker that is ready says about itself, instead of what it said before. The first
-  // one ever defines the variant that is served.
-  void Describe(const std::string& address, const WorkerFacts& facts);
-  // It is ready no more: its facts disappear.
-  void Forget(const std::string& address);
-
-  // HTTP requests that generate: started = stop + length + tool_calls + error + aborted + running.
+// HTTP requests that generate, and HTTP at large.
+struct RequestMetrics {
+  // started = stop + length + tool_calls + error + aborted + running
   Counter requests_started;
   Counter requests_stop, requests_length, requests_tool_calls, requests_error, requests_aborted;
   Gauge requests_running;
@@ -107,8 +89,10 @@ class RouterMetrics {
   Histogram deliver_seconds;  // a step's result arrived to the bytes of its oldest token written
   // Of a request, over all choices; observed when it has ended, however it did.
   Histogram request_prompt_tokens, request_output_tokens;
+};
 
-  // Sequences and tokens; sums over choices.
+// Sequences and tokens; sums over choices.
+struct SequenceMetrics {
   Gauge queued_sequences;         // accepted, waiting for a replica
   Gauge running_sequences;        // on a replica
   Gauge kv_used_ratio;            // of the fuller pool, over all replicas
@@ -123,18 +107,49 @@ class RouterMetrics {
   Counter migrations;          // sequences put back because their worker was lost
   Counter poisoned_sequences;  // ended because they lost several workers in a row
   Counter expired_sequences;   // ended by their deadline
+};
 
-  // Only under vLLM's names.
-  struct VllmOnly {
-    Histogram ttft_seconds;            // request read to its first token, streamed or not
-    Histogram decode_seconds;          // first token to last, by choice
-    Histogram inference_seconds;       // placed to last token, by choice
-    Histogram choices;                 // n
-    Histogram max_tokens;              // as asked for
-    Histogram longest_output_tokens;   // of the request's choices
-    Histogram computed_prompt_tokens;  // not found in the prefix cache
-    Counter prompt_tokens_computed;    // likewise, when placed
-  } vllm;
+// What only vLLM's names show.
+struct VllmOnlyMetrics {
+  Histogram ttft_seconds;            // request read to its first token, streamed or not
+  Histogram decode_seconds;          // first token to last, by choice
+  Histogram inference_seconds;       // placed to last token, by choice
+  Histogram choices;                 // n
+  Histogram max_tokens;              // as asked for
+  Histogram longest_output_tokens;   // of the request's choices
+  Histogram computed_prompt_tokens;  // not found in the prefix cache
+  Counter prompt_tokens_computed;    // likewise, when placed
+};
+
+// Holds what the handles point into, and is made before them.
+class RouterMetricsStore {
+ protected:
+  struct Impl;
+  explicit RouterMetricsStore(const MetricsOptions& options);
+  ~RouterMetricsStore();
+
+  std::unique_ptr<Impl> impl_;
+};
+
+// What a router counts. Thread-safe.
+class RouterMetrics : private RouterMetricsStore, public RequestMetrics, public SequenceMetrics {
+ public:
+  explicit RouterMetrics(const MetricsOptions& options = {});
+
+  // The text format of Prometheus, version 0.0.4.
+  std::string Exposition() const;
+
+  ReplicaMetrics ForReplica(const std::string& address);
+  // The replica is gone for good: its series disappear, and its handles must not be used any more.
+  void RemoveReplica(const std::string& address);
+
+  // Shows what a worker that is ready says about itself, instead of what it said before. The first
+  // one ever defines the variant that is served.
+  void Describe(const std::string& address, const WorkerFacts& facts);
+  // It is ready no more: its facts disappear.
+  void Forget(const std::string& address);
+
+  VllmOnlyMetrics vllm;
 };
 
 }  // namespace weightless

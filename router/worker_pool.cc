@@ -203,6 +203,7 @@ void WorkerPool::MarkDown(Replica& replica, const absl::Status& why, absl::Time 
 void WorkerPool::Retire(Replica& replica) {
   LogInfo("worker_retired", {{"worker", replica.address}});
   replica.state = Replica::State::kRetired;
+  metrics_.RemoveReplica(replica.address);
 }
 
 Replica* WorkerPool::Choose(const Sequence& sequence) {

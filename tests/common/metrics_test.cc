@@ -74,6 +74,18 @@ TEST(MetricsTest, AWorkersFactsAreShownWhileItIsReady) {
   EXPECT_THAT(metrics.Exposition(), HasSubstr("weightless_variant_info{"));
 }
 
+TEST(MetricsTest, AReplicaThatIsGoneForGoodLeavesNothing) {
+  RouterMetrics metrics;
+  metrics.ForReplica("a:1").up.Set(1);
+  metrics.ForReplica("b:1").up.Set(1);
+  metrics.Describe("a:1", Facts());
+  metrics.RemoveReplica("a:1");
+  EXPECT_THAT(metrics.Exposition(), Not(HasSubstr("a:1")));
+  EXPECT_THAT(metrics.Exposition(), HasSubstr(R"(weightless_worker_up{worker="b:1"} 1)"));
+  metrics.ForReplica("a:1").steps.Add();
+  EXPECT_EQ(Samples(metrics.Exposition()).at(R"(weightless_steps_total{worker="a:1"})"), 1);
+}
+
 TEST(MetricsTest, VllmNamesRepeatOurs) {
   RouterMetrics metrics({.vllm_names = true, .served_model_name = "gem\"ma"});
   EXPECT_THAT(metrics.Exposition(), Not(HasSubstr("vllm:")));  // the model is not known
