@@ -88,10 +88,15 @@ void CheckUsageOf(const Record& record, Findings& findings) {
 AuditCheck CheckUsage(const AuditInput& input) {
   Findings findings;
   size_t num_exact = 0;
+  size_t num_usages = 0;
   for (const Record& record : input.result.records) {
     if (record.target != input.target || record.outcome != Outcome::kCompleted) continue;
     CheckUsageOf(record, findings);
+    if (record.usage) ++num_usages;
     if (record.has_token_ids || record.finish_reason == "length") ++num_exact;
+  }
+  if (num_usages == 0) {
+    return {"usage", Verdict::kSkipped, "the server sends no usage; a chunk is taken as a token"};
   }
   return findings.Check(
       "usage", Concat(input.summary.completed, " usages, ", num_exact,

@@ -36,8 +36,8 @@ struct AuditInput {
 //   than
 //                   intended though a slot was free
 //   streams         a completed stream lacks [DONE] or its one finish reason, or goes on after it
-//   usage           the usage is missing; counts fewer tokens than chunks with content or other
-//   than
+//   usage           the usage is missing here and there; counts fewer tokens than chunks with
+//   content or other than
 //                   the token ids; exceeds max_tokens; or is not max_tokens although the reason is
 //                   "length". A duplicated chunk shows as more chunks than tokens.
 //   server counts   requests, prompt and output tokens differ from /metrics by more than the

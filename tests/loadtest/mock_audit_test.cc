@@ -64,6 +64,14 @@ TEST(MockAuditTest, CatchesMissingUsage) {
   ExpectCaught(Fault::kMissingUsage, "usage", "no usage");
 }
 
+TEST(MockAuditTest, AServerWithoutAnyUsageIsNotAccused) {
+  const MockServer server({.fault = Fault::kMissingUsage});
+  const auto session = Measure(ConfigFor(server));
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_EQ(CheckNamed(*session, "usage").verdict, Verdict::kSkipped);
+  EXPECT_EQ(session->reports.front().summary.output_tokens, 120u);  // the chunks
+}
+
 TEST(MockAuditTest, CatchesMissingDone) {
   ExpectCaught(Fault::kMissingDone, "streams", "ended without [DONE]");
 }

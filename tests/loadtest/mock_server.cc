@@ -122,6 +122,8 @@ struct MockServer::Impl {
     std::string answer = Plain("404 Not Found", "nothing here");
     if (head.starts_with("GET /v1/models")) {
       answer = Plain("200 OK", R"({"data":[{"id":"mock"}]})");
+    } else if (head.starts_with("GET /health")) {
+      answer = Plain("200 OK", "");
     } else if (head.starts_with("GET /metrics") && options.has_metrics) {
       answer = Plain("200 OK", Metrics(counters));
     } else if (head.starts_with("POST /tokenize") && options.has_tokenize) {
