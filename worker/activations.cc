@@ -37,16 +37,16 @@ absl::StatusOr<Activations> Activations::Create(const Weights& weights, int max_
     intermediate_size = std::max(intermediate_size, layer.down->k());
   }
   const DType act = backend.activation_type();
-  const int64_t T = max_step_tokens;
+  const int64_t num_tokens = max_step_tokens;
 
   Activations a;
-  a.largest_ = {.x = {nullptr, DType::kF32, T, hidden_size},
-                .normed = {nullptr, act, T, hidden_size},
-                .qkv = {nullptr, DType::kF32, T, qkv_width},
-                .q = {nullptr, act, T, query_width},
-                .attended = {nullptr, act, T, query_width},
-                .projected = {nullptr, DType::kF32, T, hidden_size},
-                .hidden = {nullptr, act, T, intermediate_size}};
+  a.largest_ = {.x = {nullptr, DType::kF32, num_tokens, hidden_size},
+                .normed = {nullptr, act, num_tokens, hidden_size},
+                .qkv = {nullptr, DType::kF32, num_tokens, qkv_width},
+                .q = {nullptr, act, num_tokens, query_width},
+                .attended = {nullptr, act, num_tokens, query_width},
+                .projected = {nullptr, DType::kF32, num_tokens, hidden_size},
+                .hidden = {nullptr, act, num_tokens, intermediate_size}};
   a.head_ = {.x = {nullptr, DType::kF32, kLogitRows, hidden_size},
              .normed = {nullptr, act, kLogitRows, hidden_size},
              .logits = {nullptr, DType::kF32, kLogitRows, vocab_size}};

@@ -153,7 +153,7 @@ absl::StatusOr<proto::StepResult> Engine::Step(const proto::StepPlan& plan) {
 absl::Status Engine::WarmUp() {
   Reset();
   sampler_.set_observer(CheckFinite);
-  const absl::Status status = RunWarmUpSteps();
+  absl::Status status = RunWarmUpSteps();
   sampler_.set_observer({});
   Reset();
   return status;

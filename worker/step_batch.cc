@@ -30,15 +30,15 @@ void CopyTable(const std::vector<int32_t>& blocks, int first, int end, int32_t* 
 }  // namespace
 
 absl::StatusOr<StepBatch> StepBatch::Create(const PlanLimits& limits, kernels::Backend& backend) {
-  const auto T = static_cast<size_t>(limits.max_step_tokens);
-  const auto S = static_cast<size_t>(limits.num_slots);
+  const auto num_tokens = static_cast<size_t>(limits.max_step_tokens);
+  const auto num_seqs = static_cast<size_t>(limits.num_slots);
   // Ids, positions, two slot mappings, head rows; lengths; two block tables.
-  const size_t num_values =
-      5 * T + 2 * S + 1 + 2 * S * static_cast<size_t>(limits.max_blocks_per_seq());
+  const size_t num_values = 5 * num_tokens + 2 * num_seqs + 1 +
+                            2 * num_seqs * static_cast<size_t>(limits.max_blocks_per_seq());
   std::unique_ptr<kernels::Buffer> device = backend.Allocate(num_values * sizeof(int32_t));
   if (device == nullptr) {
     return absl::ResourceExhaustedError(
-        Concat("no device memory for the block tables of ", S, " slots"));
+        Concat("no device memory for the block tables of ", num_seqs, " slots"));
   }
   return StepBatch(num_values, std::move(device), backend);
 }
@@ -69,7 +69,7 @@ StepInputs StepBatch::Build(std::span<const Run> runs, const Slots& slots,
   for (size_t s = 0; s < runs.size(); ++s) {
     const Run& run = runs[s];
     const Sequence& sequence = slots.sequence(run.slot);
-    std::copy_n(sequence.tokens.begin() + run.first, run.num_tokens, token_ids.begin() + token);
+    std::copy_n(sequence.tokens.begin() + run.first, run.num_tokens, &token_ids[token]);
     for (int i = 0; i < run.num_tokens; ++i)
       positions[token + static_cast<size_t>(i)] = run.first + i;
     MapSlots(run, sequence.full_blocks, &full_mapping[token]);

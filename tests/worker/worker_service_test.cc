@@ -78,7 +78,7 @@ TEST(WorkerServiceTest, DescribesItselfAndIsHealthy) {
   grpc::ClientContext describe;
   proto::Description description;
   ASSERT_TRUE(server.stub->Describe(&describe, {}, &description).ok());
-  EXPECT_EQ(description.SerializeAsString(), server.engine->description().SerializeAsString());
+  EXPECT_EQ(description.SerializeAsString(), server.engine->DescribeNow().SerializeAsString());
 
   const auto health = grpc::health::v1::Health::NewStub(server.channel);
   grpc::ClientContext check;
