@@ -134,14 +134,14 @@ class ComposeTest(unittest.TestCase):
                     self.assertEqual([], [b for b in bindings or [] if b["HostIp"] != "127.0.0.1"])
 
     def test_3_prometheus_scrapes_router_and_workers(self):
-        until("every target scraped", lambda: self.query("sum(up)") == 3 and self.query('count(up{job="worker"})') == 2)
-        started = 'sum(weightless_requests_started_total{job="router"})'
+        until("every target scraped", lambda: self.query("sum(up)") == 3 and self.query('count(up{job="weightless-worker"})') == 2)
+        started = 'sum(weightless_requests_started_total{job="weightless-router"})'
         base = self.query(started)
         for _ in range(NUM_REQUESTS):
             asyncio.run(http_client.post(self.url, "/v1/completions", {"prompt": "The", "max_tokens": 3}))
         until("the requests counted", lambda: self.query(started) == base + NUM_REQUESTS)
         until("the workers up", lambda: self.query("sum(weightless_worker_up)") == 2)
-        until("memory of workers", lambda: (self.query('sum(weightless_engine_memory_bytes{job="worker"})') or 0) > 0)
+        until("memory of workers", lambda: (self.query('sum(weightless_engine_memory_bytes{job="weightless-worker"})') or 0) > 0)
         if not os.path.exists(os.path.join(SOURCE_DIR, "deploy", "prometheus", "alerts.yml")):
             return
         rules = json.loads(get(f"http://127.0.0.1:{self.prometheus_port}/api/v1/rules"))["data"]["groups"]
@@ -178,7 +178,7 @@ class ComposeTest(unittest.TestCase):
     def test_5_workers_join_and_leave(self):
         self.compose("up", "-d", "--no-recreate", "--scale", "worker=3", "router", "worker", "prometheus")
         self.wait_for_workers(3)
-        until("the third scraped", lambda: self.query('count(up{job="worker"} == 1)') == 3)
+        until("the third scraped", lambda: self.query('count(up{job="weightless-worker"} == 1)') == 3)
         self.compose("up", "-d", "--no-recreate", "--scale", "worker=2", "router", "worker", "prometheus")
         self.wait_for_workers(2)
 

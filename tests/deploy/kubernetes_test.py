@@ -18,8 +18,9 @@ OVERLAYS = ("base", "gpu")
 KINDS = sorted(["Deployment", "HorizontalPodAutoscaler", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget",
                 "PodDisruptionBudget", "PodMonitor", "Service", "Service", "StatefulSet"])
 # No schema of the Prometheus operator can be had offline: these are the fields that we use.
-POD_MONITOR = {"jobLabel": str, "selector": {"matchLabels": {"app.kubernetes.io/name": str}},
-               "podMetricsEndpoints": [{"port": str, "path": str, "interval": str}]}
+RELABELING = {"sourceLabels": [str], "targetLabel": str, "replacement": str}
+POD_MONITOR = {"selector": {"matchLabels": {"app.kubernetes.io/name": str}},
+               "podMetricsEndpoints": [{"port": str, "path": str, "interval": str, "relabelings": [RELABELING]}]}
 SKIP = 77
 
 
@@ -86,7 +87,7 @@ class KubernetesTest(unittest.TestCase):
         broken = {**deployment, "spec": {**deployment["spec"], "replica": 1}}
         with self.assertRaises(kubernetes_validate.ValidationError):
             kubernetes_validate.validate(broken, VERSIONS[0], strict=True)
-        self.assertIn("jobLabel", misfit({"selector": {}}, POD_MONITOR))
+        self.assertIn("podMetricsEndpoints", misfit({"selector": {}}, POD_MONITOR))
 
     def test_services_and_budgets_select_their_pods(self):
         for rendered in self.rendered.values():
