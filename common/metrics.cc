@@ -338,10 +338,11 @@ ReplicaMetrics RouterMetrics::ForReplica(const std::string& address) {
       .sliding_blocks_used = blocks_used("sliding"),
       .sliding_blocks_cached = blocks_cached("sliding"),
       .steps = make.Count("weightless_steps_total", "Steps whose result arrived.", nullptr, labels),
-      .sampled_tokens = make.Count("weightless_sampled_tokens_total",
-                                   "Tokens that steps brought, those after a stop string or after "
-                                   "the client left included.",
-                                   nullptr, labels),
+      .sampled_tokens =
+          make.Count("weightless_sampled_tokens_total",
+                     "Tokens that steps brought for sequences the router still held: those of "
+                     "answers, and those past a stop string.",
+                     nullptr, labels),
       .step_seconds = make.Spread("weightless_step_seconds", "Time of a step on the device.",
                                   TokenTimeBuckets(), nullptr, labels),
       .batch_size = make.Spread("weightless_step_sequences", "Sequences in a step.", BatchBuckets(),

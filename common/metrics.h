@@ -60,7 +60,7 @@ struct ReplicaMetrics {
   Gauge full_blocks, full_blocks_used, full_blocks_cached;  // KV pool of the full-attention layers
   Gauge sliding_blocks, sliding_blocks_used, sliding_blocks_cached;
   Counter steps;
-  Counter sampled_tokens;  // that steps brought, also those that no answer shows
+  Counter sampled_tokens;  // for sequences it still held, also those past a stop string
   Histogram step_seconds;  // on the device
   Histogram batch_size;    // sequences in a step
   Histogram step_tokens;   // new prompt tokens and output tokens of a step
