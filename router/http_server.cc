@@ -153,14 +153,14 @@ struct HttpServer::Impl {
 
 void HttpServer::Impl::Accept() {
   acceptor->async_wait(tcp::acceptor::wait_read, [this](error_code ec) {
-    if (ec) return;
+    if (ec || !acceptor->is_open()) return;
     while (AcceptOne()) {
     }
     if (errno != EMFILE && errno != ENFILE) return Accept();
     LogWarning("accept_failed", {{"reason", "no file descriptor left"}});
     pause->expires_after(kAcceptPause);
     pause->async_wait([this](error_code cancelled) {
-      if (!cancelled) Accept();
+      if (!cancelled && acceptor->is_open()) Accept();
     });
   });
 }
@@ -229,11 +229,17 @@ bool HttpServer::WaitUntilIdle(absl::Time deadline) {
 
 void HttpServer::Stop() {
   if (std::exchange(impl_->stopped, true)) return;
-  asio::post(impl_->loops[0]->io(), [this] {
-    error_code ec;
-    impl_->acceptor->close(ec);
-    impl_->pause->cancel();
-  });
+  if (impl_->port != 0) {
+    // First of all nothing new comes: a loop that has stopped adopts no connection.
+    std::promise<void> closed;
+    asio::post(impl_->loops[0]->io(), [this, &closed] {
+      error_code ec;
+      impl_->acceptor->close(ec);
+      impl_->pause->cancel();
+      closed.set_value();
+    });
+    closed.get_future().wait();
+  }
   for (const auto& loop : impl_->loops) loop->Stop();
   for (const auto& loop : impl_->loops) loop->Join();
   impl_->slow_pool.join();
