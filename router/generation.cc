@@ -179,10 +179,9 @@ void Generation::Consume(int index, absl::Time now, std::string& out) {
       context_.metrics.itl_seconds.Observe(absl::ToDoubleSeconds(now - output.last_token_at));
     }
     output.last_token_at = now;
-    // Tokens that come together are apart by nothing.
-    for (size_t i = 1; i < batch.tokens.size(); ++i) context_.metrics.itl_seconds.Observe(0);
   }
   for (size_t i = 0; i < batch.tokens.size() && !output.done; ++i) {
+    if (i > 0) context_.metrics.itl_seconds.Observe(0);  // tokens that come together
     const bool last = i + 1 == batch.tokens.size();
     ConsumeToken(index, batch.tokens[i], last ? batch.end : std::nullopt, out);
   }
