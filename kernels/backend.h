@@ -11,8 +11,8 @@
 // implementation has one fixed summation order per op: over K in Linear, over absolute positions in
 // Attention.
 //
-// Ops CHECK-fail on shapes or types against their comment. They run in call order on one queue of
-// the backend; Synchronize waits for it. A backend is owned by one thread.
+// Ops CHECK-fail on shapes or types against their comment. No output overlaps an input. They run in
+// call order on one queue of the backend; Synchronize waits for it. Used by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -72,7 +72,7 @@ struct RopeTable {
 // The tokens of one step as the layers of one pool see them. Sequence s owns the rows
 // [cu_seqlens_q[s], cu_seqlens_q[s+1]), which are consecutive positions; the last of them is
 // context_lens[s] - 1. All arrays in backend memory.
-struct PagedBatch {
+struct PoolBatch {
   int num_tokens = 0;
   int num_seqs = 0;
   const int32_t* positions = nullptr;     // [num_tokens]
@@ -127,15 +127,15 @@ class Backend {
   virtual size_t memory_allocated_bytes() const = 0;
   virtual size_t workspace_bytes() const = 0;
 
-  // --- memory and weights: load time ---
+  // --- memory at any time, weights at load time ---
 
   // Zeroed. kResourceExhausted in the shape of a null pointer: the caller says what did not fit.
   virtual std::unique_ptr<Buffer> Allocate(size_t size_bytes) = 0;
+  // Both in the order of the queue; `host` has been read, or written, when they return.
   virtual void Upload(const void* host, size_t size_bytes, void* device) = 0;
   virtual void Download(const void* device, size_t size_bytes, void* host) = 0;
-  // One matrix from matrices stacked by rows (q, k, v; gate, up): [sum of n, k]. All of one k. In
-  // bfloat16 mode values are rounded to bfloat16 (a no-op for bfloat16 checkpoints). Null when the
-  // memory does not suffice.
+  // One matrix from matrices of one k stacked by rows (q, k, v; gate, up): [sum of n, k], rounded
+  // to the activation type. Null when the memory does not suffice.
   virtual std::unique_ptr<LinearWeight> PackDense(std::span<const DenseRows> stacked) = 0;
   // Bytes of one block of one layer, K and V, all kv heads.
   virtual size_t KvBlockBytes(int num_kv_heads, int head_dim) const = 0;
@@ -163,19 +163,19 @@ class Backend {
   // then RoPE (half rotation, pairs (i, i + d/2)) at positions[t]; q to q_out activation [T, H d];
   // k and v, rounded to the activation type, to the layer at slot_mapping[t].
   virtual void NormRopeStoreKv(TensorView qkv, const NormRopeInputs& in,
-                               const AttentionShape& shape, const PagedBatch& batch,
+                               const AttentionShape& shape, const PoolBatch& batch,
                                const KvLayer& layer, TensorView q_out) = 0;
 
   // Causal softmax attention of every query row over its sequence's blocks; the step's own K and V
   // have been stored. q, out activation [T, H d]. float32 scores and accumulation; always subtracts
   // the running maximum.
-  virtual void Attention(TensorView q, const AttentionShape& shape, const PagedBatch& batch,
+  virtual void Attention(TensorView q, const AttentionShape& shape, const PoolBatch& batch,
                          const KvLayer& layer, TensorView out) = 0;
 
-  // out[i, :] = x[rows[i], :].  f32.
+  // out[i, :] = x[rows[i], :].  f32; rows [out.rows], each in [0, x.rows).
   virtual void GatherRows(TensorView x, const int32_t* rows, TensorView out) = 0;
 
-  // See kernels/sample.h. logits f32 [num_rows, vocab]; may be overwritten.
+  // See kernels/sample.h. logits f32 [num_rows, vocab], overwritten; out is there on return.
   virtual void Sample(TensorView logits, std::span<const SampleRow> rows,
                       std::span<SampledToken> out) = 0;
 

@@ -40,7 +40,7 @@ inline void CheckLinearGeglu(const TensorView& x, const LinearWeight& w, const T
   CHECK(out.rows == x.rows);
 }
 
-inline void CheckShape(const AttentionShape& s, const PagedBatch& batch, const KvLayer& layer) {
+inline void CheckShape(const AttentionShape& s, const PoolBatch& batch, const KvLayer& layer) {
   CHECK(s.num_kv_heads > 0 && s.num_heads > 0 && s.num_heads % s.num_kv_heads == 0);
   CHECK(s.head_dim > 0 && s.head_dim % 16 == 0 && s.window >= 0);
   CHECK(layer.num_kv_heads == s.num_kv_heads && layer.head_dim == s.head_dim);
@@ -48,7 +48,7 @@ inline void CheckShape(const AttentionShape& s, const PagedBatch& batch, const K
 }
 
 inline void CheckNormRope(const TensorView& qkv, const NormRopeInputs& in, const AttentionShape& s,
-                          const PagedBatch& batch, const KvLayer& layer, const TensorView& q_out,
+                          const PoolBatch& batch, const KvLayer& layer, const TensorView& q_out,
                           DType act) {
   CheckShape(s, batch, layer);
   CheckMatrix(qkv, DType::kF32, int64_t{s.num_heads + 2 * s.num_kv_heads} * s.head_dim);
@@ -61,7 +61,12 @@ inline void CheckNormRope(const TensorView& qkv, const NormRopeInputs& in, const
   CHECK(qkv.rows == batch.num_tokens && q_out.rows == batch.num_tokens);
 }
 
-inline void CheckAttention(const TensorView& q, const AttentionShape& s, const PagedBatch& batch,
+inline void CheckGatherRows(const TensorView& x, const TensorView& out) {
+  CheckMatrix(x, DType::kF32, x.cols);
+  CheckMatrix(out, DType::kF32, x.cols);
+}
+
+inline void CheckAttention(const TensorView& q, const AttentionShape& s, const PoolBatch& batch,
                            const KvLayer& layer, const TensorView& out, DType act) {
   CheckShape(s, batch, layer);
   CheckMatrix(q, act, int64_t{s.num_heads} * s.head_dim);

@@ -14,7 +14,7 @@ void Model::Forward(const StepInputs& in) {
     const LayerWeights& w = weights_.layers()[layer];
     const LayerActivations a = activations_.ForLayer(w, in.num_tokens);
     const kernels::KvLayer& kv = kv_cache_.layer(layer);
-    const kernels::PagedBatch& batch = w.sliding ? in.sliding : in.full;
+    const kernels::PoolBatch& batch = w.sliding ? in.sliding : in.full;
 
     ops.RmsNorm(a.x, w.attention_norm, eps, a.normed);
     ops.Linear(a.normed, *w.qkv, a.qkv);

@@ -17,8 +17,8 @@ namespace weightless::worker {
 struct StepInputs {
   int num_tokens = 0;
   const int32_t* token_ids = nullptr;  // [num_tokens]
-  kernels::PagedBatch full;     // the same tokens as the full-attention layers' pool sees them
-  kernels::PagedBatch sliding;  // and the sliding layers'
+  kernels::PoolBatch full;     // the same tokens as the full-attention layers' pool sees them
+  kernels::PoolBatch sliding;  // and the sliding layers'
   const int32_t* head_rows = nullptr;  // rows whose logits are wanted
 };
 

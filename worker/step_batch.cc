@@ -8,7 +8,7 @@
 namespace weightless::worker {
 
 using kernels::kBlockSize;
-using kernels::PagedBatch;
+using kernels::PoolBatch;
 
 namespace {
 
@@ -86,15 +86,15 @@ StepInputs StepBatch::Build(std::span<const Run> runs, const Slots& slots,
   std::copy(head_rows.begin(), head_rows.end(), rows.begin());
   backend_->Upload(host_.data(), num_taken_ * sizeof(int32_t), device_->data());
 
-  PagedBatch full{.num_tokens = static_cast<int>(num_tokens),
-                  .num_seqs = static_cast<int>(runs.size()),
-                  .positions = OnDevice(positions),
-                  .cu_seqlens_q = OnDevice(cu_seqlens_q),
-                  .context_lens = OnDevice(context_lens),
-                  .slot_mapping = OnDevice(full_mapping),
-                  .block_tables = OnDevice(full_tables),
-                  .max_blocks_per_seq = max_blocks};
-  PagedBatch sliding = full;
+  PoolBatch full{.num_tokens = static_cast<int>(num_tokens),
+                 .num_seqs = static_cast<int>(runs.size()),
+                 .positions = OnDevice(positions),
+                 .cu_seqlens_q = OnDevice(cu_seqlens_q),
+                 .context_lens = OnDevice(context_lens),
+                 .slot_mapping = OnDevice(full_mapping),
+                 .block_tables = OnDevice(full_tables),
+                 .max_blocks_per_seq = max_blocks};
+  PoolBatch sliding = full;
   sliding.slot_mapping = OnDevice(sliding_mapping);
   sliding.block_tables = OnDevice(sliding_tables);
   return {.num_tokens = static_cast<int>(num_tokens),

@@ -7,7 +7,7 @@
 namespace weightless::kernels {
 namespace {
 
-void AddTiles(const AttentionShape& shape, const PagedBatch& batch, int sequence,
+void AddTiles(const AttentionShape& shape, const PoolBatch& batch, int sequence,
               std::vector<AttentionUnit>& units) {
   const int group = shape.num_heads / shape.num_kv_heads;
   const int rows_per_tile = std::max(1, kTileHeads / group);
@@ -55,7 +55,7 @@ void SplitChunks(const AttentionShape& shape, AttentionPlan& plan) {
 
 }  // namespace
 
-void PlanAttention(const AttentionShape& shape, const PagedBatch& batch, int num_threads,
+void PlanAttention(const AttentionShape& shape, const PoolBatch& batch, int num_threads,
                    AttentionPlan& plan) {
   plan.units.clear();
   plan.merges.clear();

@@ -44,7 +44,7 @@ struct AttentionPlan {
   int64_t num_partials = 0;
 };
 
-void PlanAttention(const AttentionShape& shape, const PagedBatch& batch, int num_threads,
+void PlanAttention(const AttentionShape& shape, const PoolBatch& batch, int num_threads,
                    AttentionPlan& plan);
 
 }  // namespace weightless::kernels

@@ -13,6 +13,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/host_memory.h"
 #include "kernels/op_checks.h"
+#include "kernels/reference/ops.h"
 #include "kernels/sampler.h"
 
 namespace weightless::kernels {
@@ -161,7 +162,7 @@ class CpuBackend final : public Backend {
   }
 
   void NormRopeStoreKv(TensorView qkv, const NormRopeInputs& in, const AttentionShape& shape,
-                       const PagedBatch& batch, const KvLayer& layer, TensorView q_out) override {
+                       const PoolBatch& batch, const KvLayer& layer, TensorView q_out) override {
     CheckNormRope(qkv, in, shape, batch, layer, q_out, activation_type());
     const KvLayout layout = Layout(shape.num_kv_heads, shape.head_dim);
     pool_.ForRange(batch.num_tokens, kRopeGrain, [&](int64_t begin, int64_t end, int) {
@@ -169,7 +170,7 @@ class CpuBackend final : public Backend {
     });
   }
 
-  void Attention(TensorView q, const AttentionShape& shape, const PagedBatch& batch,
+  void Attention(TensorView q, const AttentionShape& shape, const PoolBatch& batch,
                  const KvLayer& layer, TensorView out) override {
     CheckAttention(q, shape, batch, layer, out, activation_type());
     PlanAttention(shape, batch, pool_.num_threads(), plan_);
@@ -197,12 +198,8 @@ class CpuBackend final : public Backend {
   }
 
   void GatherRows(TensorView x, const int32_t* rows, TensorView out) override {
-    CHECK(x.cols == out.cols);
-    for (int64_t i = 0; i < out.rows; ++i) {
-      CHECK(rows[i] >= 0 && rows[i] < x.rows);
-      std::memcpy(out.f32() + i * x.cols, x.f32() + rows[i] * x.cols,
-                  static_cast<size_t>(x.cols) * sizeof(float));
-    }
+    CheckGatherRows(x, out);
+    reference::GatherRows(x, rows, out);
   }
 
   void Sample(TensorView logits, std::span<const SampleRow> rows,

@@ -23,7 +23,7 @@ struct AttentionCall {
   TensorView q;
   TensorView out;
   AttentionShape shape;
-  PagedBatch batch;
+  PoolBatch batch;
   KvLayout layout;
   KvLayer layer;
   float* partials = nullptr;  // [num_partials, PartialFloats(shape)]
@@ -41,14 +41,13 @@ class CpuOps {
   virtual void RmsNormAdd(const TensorView& y, const TensorView& weight, float eps,
                           const TensorView& x, int64_t begin, int64_t end) const = 0;
   virtual void NormRopeStoreKv(const TensorView& qkv, const NormRopeInputs& in,
-                               const AttentionShape& shape, const PagedBatch& batch,
+                               const AttentionShape& shape, const PoolBatch& batch,
                                const KvLayout& layout, const KvLayer& layer,
                                const TensorView& q_out, int64_t begin, int64_t end) const = 0;
 
   // Whether x [T, k] can be read as it is; otherwise Prepare copies rows [begin, end) to `to`,
-  // [T, padded k] elements of ElementBytes().
+  // [T, padded k] of at most 4 bytes each.
   virtual bool IsPrepared(int64_t k) const = 0;
-  virtual size_t ElementBytes() const = 0;
   virtual void Prepare(const TensorView& x, void* to, int64_t begin, int64_t end) const = 0;
 
   // Columns of one group of panels (there are NumGroups) for rows [first_row, first_row + rows).

@@ -40,7 +40,7 @@ class FamilyOps final : public CpuOps {
   }
 
   void NormRopeStoreKv(const TensorView& qkv, const NormRopeInputs& in, const AttentionShape& shape,
-                       const PagedBatch& batch, const KvLayout& layout, const KvLayer& layer,
+                       const PoolBatch& batch, const KvLayout& layout, const KvLayer& layer,
                        const TensorView& q_out, int64_t begin, int64_t end) const override {
     for (int64_t t = begin; t < end; ++t) {
       Act* q_row = static_cast<Act*>(q_out.data) + t * q_out.cols;
@@ -51,7 +51,6 @@ class FamilyOps final : public CpuOps {
   bool IsPrepared(int64_t k) const override {
     return sizeof(Act) == sizeof(Element) && PaddedK(k, kType) == k;
   }
-  size_t ElementBytes() const override { return sizeof(Element); }
 
   void Prepare(const TensorView& x, void* to, int64_t begin, int64_t end) const override {
     const int64_t stride = PaddedK(x.cols, kType);

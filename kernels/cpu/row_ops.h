@@ -121,7 +121,7 @@ inline void ClearFollowingValues(const KvLayout& layout, const KvLayer& layer, i
 }
 
 // Whether the last token of a run of slots belongs to `t`, and that run opened its block.
-inline bool EndsRunThatOpenedBlock(const PagedBatch& batch, int64_t t) {
+inline bool EndsRunThatOpenedBlock(const PoolBatch& batch, int64_t t) {
   const int32_t slot = batch.slot_mapping[t];
   const int32_t offset = slot % kBlockSize;
   if (offset + 1 == kBlockSize) return false;
@@ -131,8 +131,8 @@ inline bool EndsRunThatOpenedBlock(const PagedBatch& batch, int64_t t) {
 
 template <typename Simd, typename Act>
 void NormRopeStoreToken(const TensorView& qkv, const NormRopeInputs& in,
-                        const AttentionShape& shape, const PagedBatch& batch,
-                        const KvLayout& layout, const KvLayer& layer, Act* q_out, int64_t t) {
+                        const AttentionShape& shape, const PoolBatch& batch, const KvLayout& layout,
+                        const KvLayer& layer, Act* q_out, int64_t t) {
   const int64_t d = shape.head_dim;
   const int32_t position = batch.positions[t];
   CHECK(position >= 0 && position < in.rope.cos.rows);
@@ -146,9 +146,9 @@ void NormRopeStoreToken(const TensorView& qkv, const NormRopeInputs& in,
   const int32_t slot = batch.slot_mapping[t];
   if (slot < 0) return;
   CHECK(slot / kBlockSize < layer.num_blocks);
-  constexpr int64_t kChunk = 1024;  // the largest head
-  CHECK(d <= kChunk);
-  Act k[kChunk];
+  constexpr int64_t kMaxHeadDim = 1024;
+  CHECK(d <= kMaxHeadDim);
+  Act k[kMaxHeadDim];
   for (int h = 0; h < shape.num_kv_heads; ++h, head += d) {
     NormRopeHead<Simd>(head, in.k_norm.f32(), in.eps, d, cos, sin, k);
     StoreKv<Simd>(layout, CellsOf(layout, layer, slot, h), slot, k, head + shape.num_kv_heads * d);

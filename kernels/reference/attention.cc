@@ -44,7 +44,7 @@ void AttendHead(const TensorView& q, int64_t q_index, const Visible& keys, float
 
 }  // namespace
 
-void Attention(TensorView q, const AttentionShape& shape, const PagedBatch& batch,
+void Attention(TensorView q, const AttentionShape& shape, const PoolBatch& batch,
                const KvLayer& layer, TensorView out) {
   const int group = shape.num_heads / shape.num_kv_heads;
   for (int s = 0; s < batch.num_seqs; ++s) {

@@ -67,22 +67,18 @@ class ReferenceBackend final : public Backend {
     reference::LinearGeglu(x, Dense(w), out);
   }
   void NormRopeStoreKv(TensorView qkv, const NormRopeInputs& in, const AttentionShape& shape,
-                       const PagedBatch& batch, const KvLayer& layer, TensorView q_out) override {
+                       const PoolBatch& batch, const KvLayer& layer, TensorView q_out) override {
     CheckNormRope(qkv, in, shape, batch, layer, q_out, type_);
     reference::NormRopeStoreKv(qkv, in, shape, batch, layer, q_out);
   }
-  void Attention(TensorView q, const AttentionShape& shape, const PagedBatch& batch,
+  void Attention(TensorView q, const AttentionShape& shape, const PoolBatch& batch,
                  const KvLayer& layer, TensorView out) override {
     CheckAttention(q, shape, batch, layer, out, type_);
     reference::Attention(q, shape, batch, layer, out);
   }
   void GatherRows(TensorView x, const int32_t* rows, TensorView out) override {
-    CHECK(x.cols == out.cols);
-    for (int64_t i = 0; i < out.rows; ++i) {
-      CHECK(rows[i] >= 0 && rows[i] < x.rows);
-      std::memcpy(out.f32() + i * x.cols, x.f32() + rows[i] * x.cols,
-                  static_cast<size_t>(x.cols) * sizeof(float));
-    }
+    CheckGatherRows(x, out);
+    reference::GatherRows(x, rows, out);
   }
   void Sample(TensorView logits, std::span<const SampleRow> rows,
               std::span<SampledToken> out) override {

@@ -36,8 +36,10 @@ void RmsNormAdd(TensorView y, TensorView weight, float eps, TensorView x);
 void Linear(TensorView x, const DenseWeight& w, TensorView out);
 void LinearGeglu(TensorView x, const DenseWeight& w, TensorView out);
 void NormRopeStoreKv(TensorView qkv, const NormRopeInputs& in, const AttentionShape& shape,
-                     const PagedBatch& batch, const KvLayer& layer, TensorView q_out);
-void Attention(TensorView q, const AttentionShape& shape, const PagedBatch& batch,
+                     const PoolBatch& batch, const KvLayer& layer, TensorView q_out);
+void Attention(TensorView q, const AttentionShape& shape, const PoolBatch& batch,
                const KvLayer& layer, TensorView out);
+// Copies only, so the CPU backend uses it too.
+void GatherRows(TensorView x, const int32_t* rows, TensorView out);
 
 }  // namespace weightless::kernels::reference

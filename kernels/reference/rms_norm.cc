@@ -72,7 +72,7 @@ void RmsNormAdd(TensorView y, TensorView weight, float eps, TensorView x) {
 }
 
 void NormRopeStoreKv(TensorView qkv, const NormRopeInputs& in, const AttentionShape& shape,
-                     const PagedBatch& batch, const KvLayer& layer, TensorView q_out) {
+                     const PoolBatch& batch, const KvLayer& layer, TensorView q_out) {
   const int64_t d = shape.head_dim;
   for (int64_t t = 0; t < batch.num_tokens; ++t) {
     const int32_t position = batch.positions[t];

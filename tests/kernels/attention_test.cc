@@ -133,11 +133,11 @@ TEST(AttentionPlanTest, CoversEveryKeyOfEveryRowOnce) {
   const AttentionShape shape = ShapeOf(4, 2, 64, 300);
   const std::vector<int32_t> cu_seqlens = {0, 1, 101, 102};
   const std::vector<int32_t> context_lens = {1000, 500, 1};
-  const PagedBatch batch{.num_tokens = 102,
-                         .num_seqs = 3,
-                         .cu_seqlens_q = cu_seqlens.data(),
-                         .context_lens = context_lens.data(),
-                         .max_blocks_per_seq = 16};
+  const PoolBatch batch{.num_tokens = 102,
+                        .num_seqs = 3,
+                        .cu_seqlens_q = cu_seqlens.data(),
+                        .context_lens = context_lens.data(),
+                        .max_blocks_per_seq = 16};
   for (const int num_threads : {1, 2, 16}) {
     AttentionPlan plan;
     PlanAttention(shape, batch, num_threads, plan);

@@ -67,14 +67,14 @@ class AttentionRun {
         for (int64_t column = 0; column < width; ++column) qkv.Set(i++, normal(random));
       }
     }
-    const PagedBatch batch{.num_tokens = num_tokens,
-                           .num_seqs = static_cast<int>(rows.size()),
-                           .positions = positions.data(),
-                           .cu_seqlens_q = cu_seqlens.data(),
-                           .context_lens = context_lens.data(),
-                           .slot_mapping = slots.data(),
-                           .block_tables = tables.data(),
-                           .max_blocks_per_seq = blocks_per_seq_};
+    const PoolBatch batch{.num_tokens = num_tokens,
+                          .num_seqs = static_cast<int>(rows.size()),
+                          .positions = positions.data(),
+                          .cu_seqlens_q = cu_seqlens.data(),
+                          .context_lens = context_lens.data(),
+                          .slot_mapping = slots.data(),
+                          .block_tables = tables.data(),
+                          .max_blocks_per_seq = blocks_per_seq_};
     Matrix q_norm = norm_;
     for (int64_t d = 0; d < shape_.head_dim; ++d) q_norm.Set(d, norm_.At(d) * query_scale_);
     const auto table_rows = static_cast<int64_t>(rope_.cos.size()) / (shape_.head_dim / 2);

@@ -144,12 +144,12 @@ class Bench {
     }
     const std::vector<int32_t> lens(static_cast<size_t>(num_seqs), context_len);
     const int tokens = num_seqs * rows;
-    const PagedBatch batch{.num_tokens = tokens,
-                           .num_seqs = num_seqs,
-                           .cu_seqlens_q = cu_seqlens.data(),
-                           .context_lens = lens.data(),
-                           .block_tables = tables.data(),
-                           .max_blocks_per_seq = blocks};
+    const PoolBatch batch{.num_tokens = tokens,
+                          .num_seqs = num_seqs,
+                          .cu_seqlens_q = cu_seqlens.data(),
+                          .context_lens = lens.data(),
+                          .block_tables = tables.data(),
+                          .max_blocks_per_seq = blocks};
     std::vector<uint16_t> q = Activations(tokens * 1024);
     std::vector<uint16_t> out(q.size());
     const double seconds =
@@ -193,7 +193,7 @@ class Bench {
                                      .sin = {rope.sin.data(), DType::kF32, rows, 128}}};
     std::vector<int32_t> positions(static_cast<size_t>(rows));
     std::iota(positions.begin(), positions.end(), 0);
-    const PagedBatch batch{
+    const PoolBatch batch{
         .num_tokens = rows, .positions = positions.data(), .slot_mapping = positions.data()};
     const int64_t blocks = rows / kBlockSize + 1;
     const auto cache =

@@ -65,7 +65,7 @@ TEST_P(NormRopeTest, QueriesAgreeWithTheReferenceAtAnyPosition) {
                    .sin = {table.sin.data(), DType::kF32, 32769, head_dim / 2}}};
       const std::vector<int32_t> positions = {0, 1, 511, 512, 32767, 32768};
       const std::vector<int32_t> slots(6, -1);
-      const PagedBatch batch{
+      const PoolBatch batch{
           .num_tokens = 6, .positions = positions.data(), .slot_mapping = slots.data()};
       Matrix qkv = Matrix::Random(DType::kF32, 6, 8 * head_dim, 3, 5);
       Matrix q(GetParam().type, 6, 4 * head_dim);

@@ -71,12 +71,12 @@ class PoorBackend : public kernels::Backend {
     real_->LinearGeglu(x, w, out);
   }
   void NormRopeStoreKv(TensorView qkv, const kernels::NormRopeInputs& in,
-                       const kernels::AttentionShape& shape, const kernels::PagedBatch& batch,
+                       const kernels::AttentionShape& shape, const kernels::PoolBatch& batch,
                        const kernels::KvLayer& layer, TensorView q_out) override {
     real_->NormRopeStoreKv(qkv, in, shape, batch, layer, q_out);
   }
   void Attention(TensorView q, const kernels::AttentionShape& shape,
-                 const kernels::PagedBatch& batch, const kernels::KvLayer& layer,
+                 const kernels::PoolBatch& batch, const kernels::KvLayer& layer,
                  TensorView out) override {
     real_->Attention(q, shape, batch, layer, out);
   }
