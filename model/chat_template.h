@@ -17,8 +17,8 @@ struct ChatMessage {
 
 struct ChatOptions {
   bool add_generation_prompt = true;
-  bool continue_final_message =
-      false;  // the last message is left open; excludes add_generation_prompt
+  // The last message is left open; excludes add_generation_prompt.
+  bool continue_final_message = false;
 };
 
 // Renders the Gemma 3 template (gemma.md 5.1) into pieces, the first being "<bos>". Text a user

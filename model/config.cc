@@ -361,7 +361,10 @@ absl::Status FinishConfig(std::string_view name, ModelConfig& config) {
       return invalid("number of heads ", layer.num_heads, " is not a multiple of the ",
                      layer.num_kv_heads, " kv heads");
     }
-    if (layer.head_dim % 2 != 0) return invalid("head_dim ", layer.head_dim, " is odd");
+    if (layer.head_dim % ConfigLimits::kHeadDimStep != 0) {
+      return invalid("head_dim ", layer.head_dim, " is not a multiple of ",
+                     ConfigLimits::kHeadDimStep);
+    }
     slides = slides || layer.type == LayerType::kSliding;
   }
   if (!slides) config.sliding_window = 0;

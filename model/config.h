@@ -30,9 +30,10 @@ struct ConfigLimits {
   static constexpr int kHiddenSize = 65536;
   static constexpr int kIntermediateSize = 1 << 20;
   static constexpr int kHeads = 1024;
-  static constexpr int kHeadDim = 1024;  // and even: RoPE rotates pairs
+  static constexpr int kHeadDim = 1024;
+  static constexpr int kHeadDimStep = 16;  // head_dim is a multiple: kernels take 16 values at once
   static constexpr int kVocabSize = 1 << 22;
-  static constexpr int kContext = 1 << 24;
+  static constexpr int kContext = 1 << 20;
   static constexpr int kStopIds = 64;
 };
 
@@ -46,8 +47,8 @@ struct ModelConfig {
   double norm_eps = 1e-6;
   double attention_scale = 1;  // multiplies q k^T
   bool tied_head = true;       // the head is the embedding
-  bool stores_norm_minus_one =
-      true;  // norm weights on disk are w of (1 + w): Hugging Face Gemma 3; false for GGUF
+  // Norm weights on disk are w of (1 + w): Hugging Face Gemma 3; false for GGUF.
+  bool stores_norm_minus_one = true;
   std::vector<int32_t> eos_token_ids;
   int32_t bos_token_id = 2;
   int32_t pad_token_id = 0;
@@ -63,8 +64,9 @@ absl::StatusOr<ModelConfig> ParseConfigJson(std::string_view json, std::string_v
 absl::Status MergeGenerationConfig(std::string_view json, std::string_view name,
                                    ModelConfig& config);
 
-// The rules between fields that every reader ends with: heads a multiple of kv heads, even
-// head_dim, a window where a layer slides, stop ids sorted, distinct and inside the vocabulary.
+// The rules between fields that every reader ends with: heads a multiple of kv heads,
+// head_dim of kHeadDimStep, a window where a layer slides, stop ids sorted, distinct and inside the
+// vocabulary.
 absl::Status FinishConfig(std::string_view name, ModelConfig& config);
 
 }  // namespace weightless::model

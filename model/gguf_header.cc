@@ -90,7 +90,7 @@ absl::StatusOr<GgufValue> ReadNumber(Cursor& in, std::string_view key) {
   }
 }
 
-// `count` numbers of type T as a vector of Element; the bytes are known to be there.
+// `count` numbers of type T.
 template <typename T, typename Array>
 absl::StatusOr<GgufValue> ReadNumbers(Cursor& in, std::string_view key, uint64_t count) {
   if (count > in.remaining() / sizeof(T)) {

@@ -19,11 +19,6 @@ constexpr std::string_view kScores = "tokenizer.ggml.scores";
 constexpr std::string_view kMerges = "tokenizer.ggml.merges";
 enum TokenType : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
-template <typename... Parts>
-absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(Concat(parts...));
-}
-
 template <typename Array>
 absl::StatusOr<const Array*> RequireArray(const GgufHeader& header, std::string_view key) {
   ASSIGN_OR_RETURN(const Array* array, header.GetArray<Array>(key));

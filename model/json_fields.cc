@@ -6,13 +6,10 @@
 #include "common/status.h"
 
 namespace weightless::model {
-namespace {
 
 namespace json = boost::json;
 
 std::string_view View(const json::string& text) { return {text.data(), text.size()}; }
-
-}  // namespace
 
 std::string ShowJson(const json::value& value) {
   switch (value.kind()) {

@@ -11,6 +11,7 @@
 
 namespace weightless::model {
 
+std::string_view View(const boost::json::string& text);
 // A short rendering for messages.
 std::string ShowJson(const boost::json::value& value);
 // The value under `key`, or null where it is absent or JSON's null.

@@ -8,11 +8,12 @@
 //   Q5_0   d[0] qh[2] qs[6]                  d * ((n | bit i of qh << 4) - 16)
 //   Q5_1   d[0] m[2] qh[4] qs[8]             d * (n | bit << 4) + m
 //   Q8_0   d[0] int8 qs[2]                   d * q
-//   Q2_K   scales[0] qs[16] d[80] dmin[82]   16 groups of 16: (d * low nibble) * n - dmin * high
-//   Q3_K   hmask[0] qs[32] scales[96] d[108] 16 groups of 16: (d * (scale - 32)) * (n - 4 if no
-//   bit) Q4_K   d[0] dmin[2] scales[4] qs[16]     8 groups of 32: (d * scale) * n - dmin * min Q5_K
-//   d[0] dmin[2] scales[4] qh[16] qs[48] Q6_K   ql[0] qh[128] scales[192] d[208]  16 groups of 16:
-//   (d * scale) * (n - 32)
+// and of super-blocks, 8 groups of 32 values or 16 of 16, each with a scale:
+//   Q2_K   scales[0] qs[16] d[80] dmin[82]       16: (d * low nibble) * n - dmin * high nibble
+//   Q3_K   hmask[0] qs[32] scales[96] d[108]     16: (d * (scale - 32)) * (n - 4)
+//   Q4_K   d[0] dmin[2] scales[4] qs[16]          8: (d * scale) * n - dmin * min
+//   Q5_K   d[0] dmin[2] scales[4] qh[16] qs[48]   8: (d * scale) * n - dmin * min
+//   Q6_K   ql[0] qh[128] scales[192] d[208]      16: (d * scale) * (n - 32)
 #include "model/quant_blocks.h"
 
 #include <array>

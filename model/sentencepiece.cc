@@ -19,11 +19,6 @@ namespace {
 
 namespace json = boost::json;
 
-template <typename... Parts>
-absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(Concat(parts...));
-}
-
 struct WireField {
   enum Type { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
   uint32_t number = 0;

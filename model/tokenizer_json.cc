@@ -15,13 +15,6 @@ namespace {
 
 namespace json = boost::json;
 
-std::string_view View(const json::string& text) { return {text.data(), text.size()}; }
-
-template <typename... Parts>
-absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(Concat(parts...));
-}
-
 bool HasStringPattern(const json::object& object, std::string_view expected) {
   const json::value* pattern = FindSet(object, "pattern");
   return pattern != nullptr && pattern->is_object() &&

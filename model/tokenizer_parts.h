@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/concat.h"
 #include "model/bpe.h"
 #include "model/tokenizer.h"
 #include "model/vocabulary.h"
@@ -28,6 +29,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(TokenizerParts parts,
 // no piece, or when one is a byte token.
 absl::StatusOr<Merge> ResolveMerge(const Vocabulary& vocabulary, std::string_view left,
                                    std::string_view right);
+
+template <typename... Parts>
+absl::Status Invalid(const Parts&... parts) {
+  return absl::InvalidArgumentError(Concat(parts...));
+}
 
 // `status` with "prefix: " before its message.
 absl::Status Annotate(const absl::Status& status, std::string_view prefix);

@@ -28,8 +28,8 @@ class Vocabulary {
   Vocabulary();
 
   // The piece as the tokenizer's file spells it, U+2581 for a space. kInvalidArgument for an id
-  // outside [0, kMaxTokens), an empty or too long piece or
-  // one that is not UTF-8, a second use of an id or of a piece.
+  // outside [0, kMaxTokens), an empty or too long piece or one that is not UTF-8, a second use of
+  // an id or of a piece.
   absl::Status Add(int32_t id, std::string_view piece, Flags flags);
   // Replaces the flags of a piece that is there.
   void SetFlags(int32_t id, Flags flags);

@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!config.ok()) return 0;
   CHECK(!config->layers.empty() && config->vocab_size > 0 && config->attention_scale > 0);
   for (const LayerConfig& layer : config->layers) {
-    CHECK(layer.num_heads % layer.num_kv_heads == 0 && layer.head_dim % 2 == 0);
+    CHECK(layer.num_heads % layer.num_kv_heads == 0 && layer.head_dim % 16 == 0);
     CHECK(layer.rope_theta > 0 && layer.rope_factor > 0);
     CHECK(layer.type == LayerType::kFull || config->sliding_window > 0);
   }
