@@ -16,10 +16,7 @@ proto::Description Describe(const model::Checkpoint& checkpoint, const kernels::
   card.set_architecture(config.architecture);
   card.set_vocab_size(static_cast<uint32_t>(config.vocab_size));
   card.set_num_layers(static_cast<uint32_t>(config.layers.size()));
-  for (const int32_t token : config.eos_token_ids) {
-    // A stop id without a row in the embedding can neither be drawn nor named in a plan.
-    if (token >= 0 && token < config.vocab_size) card.add_eos_token_ids(token);
-  }
+  card.mutable_eos_token_ids()->Add(config.eos_token_ids.begin(), config.eos_token_ids.end());
   uint64_t num_parameters = 0;
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     num_parameters += static_cast<uint64_t>(tensor.num_rows() * tensor.row_size());

@@ -50,9 +50,8 @@ class Weights {
                                       kernels::Backend& backend, const LoadProgress& progress);
 
   const std::vector<LayerWeights>& layers() const { return layers_; }
-  const kernels::LinearWeight& embedding() const {
-    return *embedding_;
-  }  // [vocab_size, hidden_size]
+  // Both [vocab_size, hidden_size].
+  const kernels::LinearWeight& embedding() const { return *embedding_; }
   const kernels::LinearWeight& head() const { return head_ ? *head_ : *embedding_; }
   const kernels::TensorView& final_norm() const { return final_norm_; }  // f32 [1, hidden_size]
   // sqrt(hidden_size), rounded to bfloat16 in bfloat16 mode as the published models are run.
