@@ -1,6 +1,4 @@
 // weightless bench: the engine alone, without HTTP, gRPC or a scheduler.
-#include <sched.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
@@ -14,6 +12,7 @@
 #include "common/concat.h"
 #include "common/flags.h"
 #include "common/status.h"
+#include "kernels/cpu/thread_pool.h"
 #include "tools/bench_report.h"
 #include "tools/local_model.h"
 #include "tools/read_meter.h"
@@ -61,6 +60,13 @@ void AddFlags(CLI::App& app, BenchConfig& config) {
   app.add_option("--json", config.json, "also write the results to this file");
 }
 
+// Output tokens of the first of `batch` sequences: it decodes while the others are prefilled, then
+// is timed.
+int NumDecoded(int batch, int context, int step_tokens, int timed_steps) {
+  const int64_t prefill_steps = 2 * int64_t{context} * batch / step_tokens;
+  return batch + static_cast<int>(prefill_steps) + timed_steps;
+}
+
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;
@@ -79,7 +85,6 @@ class EngineBench {
 
  private:
   worker::LocalSequence RandomSequence(int num_tokens, int max_tokens);
-  int MaxDecoded(int batch, int context, int num_steps) const;
   int64_t StepBytes(int batch, int context) const;
   int64_t MemoryBytes(const std::string& kind) const;
 
@@ -119,10 +124,11 @@ absl::StatusOr<BenchRow> EngineBench::Decode(int batch, int context, int num_ste
   const absl::Status too_long = absl::InvalidArgumentError(
       Concat("--context ", context, " and its decode steps exceed the length of ",
              engine_.description().geometry().max_context(), " tokens"));
+  const auto step_tokens = static_cast<int>(engine_.description().geometry().max_step_tokens());
+  const int max_tokens = NumDecoded(batch, context, step_tokens, num_steps * (repeats_ + 2));
   worker::LocalRunner runner(engine_);
   for (int i = 0; i < batch; ++i) {
-    RETURN_IF_ERROR(
-        runner.Add(RandomSequence(context, MaxDecoded(batch, context, num_steps))).status());
+    RETURN_IF_ERROR(runner.Add(RandomSequence(context, max_tokens)).status());
   }
   int num_decoding = 0;
   while (num_decoding < batch) {
@@ -150,12 +156,6 @@ absl::StatusOr<BenchRow> EngineBench::Decode(int batch, int context, int num_ste
                   .read_rate = Median(std::move(read_rates))};
 }
 
-// Output tokens of the first sequence: it decodes while the others are prefilled, then is timed.
-int EngineBench::MaxDecoded(int batch, int context, int num_steps) const {
-  const auto step_tokens = static_cast<int>(engine_.description().geometry().max_step_tokens());
-  return batch + 2 * context * batch / step_tokens + num_steps * (repeats_ + 2);
-}
-
 int64_t EngineBench::MemoryBytes(const std::string& kind) const {
   for (const proto::MemoryUse& use : engine_.description().memory()) {
     if (use.kind() == kind) return static_cast<int64_t>(use.size_bytes());
@@ -177,9 +177,7 @@ int64_t EngineBench::StepBytes(int batch, int context) const {
 }
 
 int NumThreads(const BenchConfig& config) {
-  if (config.model.threads > 0) return config.model.threads;
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+  return config.model.threads > 0 ? config.model.threads : kernels::DefaultNumThreads();
 }
 
 worker::EngineOptions MakeEngineOptions(const BenchConfig& config) {
@@ -188,9 +186,8 @@ worker::EngineOptions MakeEngineOptions(const BenchConfig& config) {
   const int max_prompt =
       *std::max_element(config.prompt_tokens.begin(), config.prompt_tokens.end());
   const int step_tokens = std::max(config.max_step_tokens, 2 * max_batch);
-  // Room for what the first of the decoding sequences adds while the others are prefilled.
-  const int decoded = max_batch + 2 * max_context * max_batch / step_tokens +
-                      config.decode_steps * (config.repeats + 2);
+  const int decoded =
+      NumDecoded(max_batch, max_context, step_tokens, config.decode_steps * (config.repeats + 2));
   const int64_t longest = std::max(max_prompt, max_context + decoded);
   const int64_t blocks = max_batch * (longest / kernels::kBlockSize + 2);
   worker::EngineOptions options;

@@ -42,6 +42,8 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(const model::Checkpoi
       worker::Engine::Create(checkpoint, std::move(backend), options,
                              [&display](double fraction) { display.Update("engine", fraction); });
   display.Clear();
+  RETURN_IF_ERROR(engine.status());
+  RETURN_IF_ERROR((*engine)->WarmUp());
   return engine;
 }
 

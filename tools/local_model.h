@@ -28,7 +28,8 @@ void AddLocalModelFlags(CLI::App& app, LocalModelFlags& flags);
 // Finds and opens the checkpoint. kNotFound or kInvalidArgument, for the user to read.
 absl::StatusOr<std::unique_ptr<model::Checkpoint>> OpenCheckpoint(const LocalModelFlags& flags);
 
-// Loads the weights onto this machine's processor, with a bar on a terminal.
+// Loads the weights onto this machine's processor, with a bar on a terminal, and tries them:
+// kInternal when they give no finite logits.
 absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(const model::Checkpoint& checkpoint,
                                                            const LocalModelFlags& flags,
                                                            const worker::EngineOptions& options);

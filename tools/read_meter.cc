@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <new>
 #include <thread>
 #include <vector>
+
+#include "common/check.h"
 
 namespace weightless::tools {
 namespace {
@@ -33,7 +34,7 @@ uint64_t Sum(std::span<const uint64_t> words) {
 std::span<uint64_t> MapBuffer() {
   void* memory =
       mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
+  CHECK(memory != MAP_FAILED);
   madvise(memory, kBufferBytes, MADV_HUGEPAGE);
   return {static_cast<uint64_t*>(memory), kBufferBytes / sizeof(uint64_t)};
 }

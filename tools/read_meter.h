@@ -9,7 +9,7 @@ namespace weightless::tools {
 // Holds a buffer far larger than any cache. Owned by one thread.
 class ReadMeter {
  public:
-  // Throws std::bad_alloc without 1 GiB of memory.
+  // CHECK-fails without 1 GiB of memory.
   explicit ReadMeter(int num_threads);
   ~ReadMeter();
   ReadMeter(const ReadMeter&) = delete;

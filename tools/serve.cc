@@ -1,6 +1,4 @@
 // weightless serve: a router and its workers on this machine.
-#include <sched.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -15,6 +13,7 @@
 #include "common/flags.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "kernels/cpu/thread_pool.h"
 #include "model/checkpoint.h"
 #include "tools/load_display.h"
 #include "tools/paths.h"
@@ -38,8 +37,6 @@ struct PassedFlag {
 constexpr PassedFlag kWorkerFlags[] = {
     {"dtype", "bfloat16 or float32"},
     {"max-length", "tokens per sequence, prompt and output; default: what the model allows"},
-    {"device-memory-utilization",
-     "share of the device's memory that weights and KV blocks may use"},
     {"kernels", "auto, reference, avx2, avx512bf16 or amx"},
     {"num-slots", "sequences that one worker runs at once"},
     {"max-step-tokens", "tokens that one step may compute"},
@@ -62,6 +59,7 @@ struct ServeConfig {
   std::string host = "127.0.0.1";
   int port = 8000;
   int workers = 1;
+  double memory_utilization = 0.3;
   double drain_timeout_s = 30;
   std::string log_level = "info";
   std::map<std::string, std::string> passed;  // values of passed flags that were given
@@ -79,6 +77,11 @@ void AddFlags(CLI::App& app, ServeConfig& config) {
   app.add_option("--host", config.host, "address to listen on")->capture_default_str();
   app.add_option("--port", config.port, "port to listen on; 0: any free one")
       ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  app.add_option(
+         "--device-memory-utilization", config.memory_utilization,
+         "share of the memory left by the weights that the KV caches of all workers may use")
+      ->check(CLI::Range(0.001, 1.0))
       ->capture_default_str();
   app.add_option("--drain-timeout", config.drain_timeout_s,
                  "seconds that running requests get after SIGTERM or Ctrl-C")
@@ -118,20 +121,14 @@ bool IsShown(const std::string& line, LogLevel shown) {
          level >= shown;
 }
 
-// Cores this process may run on.
-int NumCores() {
-  cpu_set_t cores;
-  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
-  return CPU_COUNT(&cores);
-}
-
 Program WorkerProgram(const ServeConfig& config, int worker_idx, int port) {
   const std::string address = Concat("127.0.0.1:", port);
   std::vector<std::string> command = {
       Concat(ProgramFolder(), "/weightless-worker"),
       Concat("--model=", config.model),
       Concat("--listen=", address),
-      Concat("--threads=", std::max(1, NumCores() / config.workers)),
+      Concat("--threads=", std::max(1, kernels::DefaultNumThreads() / config.workers)),
+      Concat("--device-memory-utilization=", config.memory_utilization / config.workers),
       Concat("--log-level=", ChildLogLevel(config)),
   };
   AppendPassed(kWorkerFlags, config, command);
