@@ -1,4 +1,4 @@
-// Strict JSON reading of untrusted text, and the few typed look-ups every reader needs.
+// Strict JSON reading of untrusted text.
 #pragma once
 
 #include <boost/json/fwd.hpp>

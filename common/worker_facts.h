@@ -18,8 +18,8 @@ struct WorkerFacts {
   uint64_t block_size = 0, num_full_blocks = 0, num_sliding_blocks = 0, sliding_window = 0;
   uint64_t num_slots = 0, max_context = 0;
   uint64_t memory_total_bytes = 0;  // of the device
-  uint64_t memory_allocated_bytes =
-      0;  // that the worker has taken, as the device's allocator counts
+  // That the worker has taken, as the device's allocator counts.
+  uint64_t memory_allocated_bytes = 0;
   std::vector<std::pair<std::string, uint64_t>> memory;  // the ledger: class, bytes
 };
 
