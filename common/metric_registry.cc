@@ -21,10 +21,10 @@ const Buckets& TokenTimeBuckets() {
   return buckets;
 }
 const Buckets& RequestTimeBuckets() {
-  static const auto& buckets =
-      *new Buckets{0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075,
-                   0.1,   0.15,  0.2,   0.3,   0.5,    0.8,  1,     1.5,  2,    3,    5,
-                   8,     10,    15,    20,    30,     45,   60,    120,  300,  600,  1800};
+  static const auto& buckets = *new Buckets{
+      0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03,
+      0.05,    0.075,  0.1,    0.15,   0.2,   0.3,   0.5,   0.8,   1,      1.5,  2,     3,    5,
+      8,       10,     15,     20,     30,    45,    60,    120,   300,    600,  1800};
   return buckets;
 }
 const Buckets& BatchBuckets() {

@@ -99,11 +99,11 @@ void EngineThread::Loop() {
 void EngineThread::Run(const std::shared_ptr<Stream>& stream, const proto::StepPlan& plan) {
   const absl::Duration waited = absl::Now() - idle_since_;
   absl::StatusOr<proto::StepResult> result = engine_.Step(plan);
-  idle_since_ = absl::Now();
   stream->num_in_flight.fetch_sub(1);
   if (result.ok()) {
     Count(*result, waited);
     stream->events.on_result(std::move(*result));
+    idle_since_ = absl::Now();
     return;
   }
   metrics_.rejected_plans.Add();

@@ -88,6 +88,13 @@ def stat(title, description, unit, expression, thresholds):
     return made
 
 
+def bars(title, description, unit, expression, legend):
+    """A bar for each series, as they are now."""
+    made = panel("bargauge", title, description, [target(0, expression, legend, instant=True)], unit, {"min": 0})
+    made["options"] = {"orientation": "horizontal", "displayMode": "basic", "reduceOptions": {"calcs": ["lastNotNull"]}}
+    return made
+
+
 def table(title, description, columns, hide=()):
     """One row for each variant; `columns`: (expression, heading, unit)."""
     targets = [target(i, expression, "", format="table", instant=True) for i, (expression, _, _) in enumerate(columns)]
@@ -197,7 +204,8 @@ def operate():
                   [(ratio(rate("weightless_plan_ahead_stalls_total"), rate("weightless_steps_total"), "worker"), "{{worker}} late steps"),
                    (f"sum by (instance) ({rate('weightless_engine_wait_seconds_total', '')})", "{{instance}} waiting")])]),
         ("Workers", 8, [
-            graph("Device memory", "Ledger of all ready workers by class of use.", "bytes",
+            graph("Device memory", "Ledger of all ready workers by class of use. The total of a CPU is its machine's memory, "
+                  "for each worker on it.", "bytes",
                   [(f"sum by (class) (weightless_memory_bytes{ROUTER})", "{{class}}"),
                    (f"sum(weightless_memory_total_bytes{ROUTER})", "devices' total")], stack=True, dashed=("devices' total",)),
             graph("Device busy", "Share of time in steps.", "percentunit", [(f"sum by (worker) ({rate('weightless_step_seconds_sum')})", "{{worker}}")]),
@@ -275,8 +283,8 @@ def compare():
         (None, 8, side_by_side("Step time", "On the device.", "s", spread("weightless_step_seconds"), ("p50", "p99"))),
         ("Memory", 8, side_by_side("Memory of a worker", "Taken on its device, and the part that is the model.", "bytes", memory,
                                    ("all", "model"))),
-        (None, 8, [graph("Memory of a worker by class", "The ledger, mean over the variant's workers.", "bytes",
-                         [(by_class, "{{variant}} {{class}}")], stack=True)]),
+        (None, 10, [bars("Memory of a worker by class", "The ledger, mean over the variant's workers.", "bytes",
+                         f"sort_desc({by_class})", "{{class}}: {{variant}}")]),
     ]
     baseline = variable("baseline", "Baseline", "label_values(weightless_variant_info, variant)")
     return dashboard("weightless-compare", "Weightless beside dense",
