@@ -5,6 +5,7 @@
 #include <chrono>
 #include <deque>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -42,38 +43,48 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
 }
 
-// Waits for connections that are on their way out.
-class ConnectionCount {
+// Connections until they are over and gone. A connection must not be destroyed in its last
+// callback: with the last channel of a process go the threads that run gRPC's callbacks, and a
+// thread cannot wait for its own end. So it is kept here for the client's thread.
+class Departures {
  public:
   void Add() {
     absl::MutexLock lock(&mutex_);
-    ++count_;
+    ++num_open_;
   }
-  void Remove() {
+  void Depart(std::shared_ptr<void> connection) {
     absl::MutexLock lock(&mutex_);
-    --count_;
+    departed_.push_back(std::move(connection));
+    --num_open_;
   }
-  void AwaitZero() {
+  // Not in a callback.
+  void DestroyDeparted() {
+    std::vector<std::shared_ptr<void>> departed;  // outlives the lock
+    absl::MutexLock lock(&mutex_);
+    departed.swap(departed_);
+  }
+  void AwaitAll() {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(
-        +[](int* count) { return *count == 0; }, &count_));
+        +[](int* num_open) { return *num_open == 0; }, &num_open_));
   }
 
  private:
   absl::Mutex mutex_;
-  int count_ ABSL_GUARDED_BY(mutex_) = 0;
+  int num_open_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::shared_ptr<void>> departed_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One connection, from Describe to the end of Run. Lives until its last callback; `self_` keeps it.
+// One connection, from Describe to the end of Run. `self_` keeps it until its last callback.
 class Connection : public grpc::ClientBidiReactor<proto::StepPlan, proto::StepResult> {
  public:
   Connection(const std::string& address, const WorkerClient::ConnectOptions& options,
-             ConnectionCount& count)
+             Departures& departures)
       : options_(options),
-        count_(count),
+        departures_(departures),
         stub_(proto::Worker::NewStub(MakeChannel(address))),
         files_reader_(*this) {
-    count_.Add();
+    departures_.Add();
   }
 
   void Start(std::shared_ptr<Connection> self) {
@@ -230,14 +241,11 @@ class Connection : public grpc::ClientBidiReactor<proto::StepPlan, proto::StepRe
 
   void Finish(const absl::Status& status) {
     options_.listener->OnLost(options_.connection_id, status);
-    ConnectionCount& count = count_;
-    std::shared_ptr<Connection> last = std::move(self_);
-    last.reset();  // often destroys *this
-    count.Remove();
+    departures_.Depart(std::move(self_));  // from here on *this may be gone
   }
 
   const WorkerClient::ConnectOptions options_;
-  ConnectionCount& count_;
+  Departures& departures_;
   const std::unique_ptr<proto::Worker::Stub> stub_;
   std::shared_ptr<Connection> self_;  // until Finish: callbacks use a plain `this`
 
@@ -261,12 +269,13 @@ class GrpcWorkerClient : public WorkerClient {
   explicit GrpcWorkerClient(std::string address) : address_(std::move(address)) {}
   ~GrpcWorkerClient() override {
     Disconnect();
-    count_.AwaitZero();
+    departures_.AwaitAll();
+    departures_.DestroyDeparted();
   }
 
   void Connect(const ConnectOptions& options) override {
     Disconnect();
-    connection_ = std::make_shared<Connection>(address_, options, count_);
+    connection_ = std::make_shared<Connection>(address_, options, departures_);
     connection_->Start(connection_);
   }
   void Send(proto::StepPlan plan) override {
@@ -275,11 +284,12 @@ class GrpcWorkerClient : public WorkerClient {
   void Disconnect() override {
     if (connection_ != nullptr) connection_->Cancel();
     connection_.reset();
+    departures_.DestroyDeparted();
   }
 
  private:
   const std::string address_;
-  ConnectionCount count_;
+  Departures departures_;
   std::shared_ptr<Connection> connection_;  // shared with its own callbacks
 };
 
