@@ -95,7 +95,7 @@ class Generation : public Reply {
   const GenerationSpec spec_;
   const GenerationContext context_;
   KeyLimiter::Lease lease_;  // until the outcome is known
-  const bool scores_only_;  // max_tokens 0: the prompt is all that is asked for
+  const bool scores_only_;   // max_tokens 0: the prompt is all that is asked for
   std::unique_ptr<ResponseFormat> format_;
   std::vector<Output> outputs_;
   int num_done_ = 0;

@@ -215,9 +215,9 @@ def operate():
             graph("HTTP responses", "Every route, by class of status code.", "reqps",
                   [(f"sum by (class) ({rate('weightless_http_responses_total')})", "{{class}}")], stack=True),
             graph("Processor time", "Cores in use by routers and workers.", "short",
-                  [(f"sum by (job, instance) (rate(process_cpu_seconds_total{{job=~\"router|worker\"}}{WINDOW}))", "{{job}} {{instance}}")]),
+                  [(f"sum by (job, instance) (rate(process_cpu_seconds_total{{job=~\"weightless-.*\"}}{WINDOW}))", "{{job}} {{instance}}")]),
             graph("Resident memory", "Of routers and workers.", "bytes",
-                  [('sum by (job, instance) (process_resident_memory_bytes{job=~"router|worker"})', "{{job}} {{instance}}")])]),
+                  [('sum by (job, instance) (process_resident_memory_bytes{job=~"weightless-.*"})', "{{job}} {{instance}}")])]),
     ]
     instance = variable("instance", "Router", "label_values(weightless_requests_running, instance)", multi=True, includeAll=True,
                         allValue=".*", current={"text": "All", "value": "$__all"})

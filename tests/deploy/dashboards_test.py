@@ -66,7 +66,7 @@ class DashboardsTest(unittest.TestCase):
                         Cluster(1, worker_args=(*metrics, "--dtype", "float32"))]
         workers = [w.wait_for_log(r"event=metrics_listening address=(\S+)").group(1)
                    for c in cls.clusters for w in c.workers]
-        cls.prometheus = Prometheus({"router": [c.url.removeprefix("http://") for c in cls.clusters], "worker": workers})
+        cls.prometheus = Prometheus({"weightless-router": [c.url.removeprefix("http://") for c in cls.clusters], "weightless-worker": workers})
 
         async def run():
             await asyncio.gather(*(load(c.url, LOAD_S, seed) for seed, c in enumerate(cls.clusters)))
