@@ -39,7 +39,7 @@ class Listener : public WorkerListener {
 };
 
 TEST(GrpcWorkerClientTest, TheOnlyConnectionCanBeGivenUpAgainAndAgain) {
-  auto server = FakeWorkerServer::Start({.files = {{"tokenizer.json", "{}"}}});
+  auto server = FakeWorkerServer::Start({.model = {}});
   ASSERT_TRUE(server.ok()) << server.status();
   Listener listener;
   const auto client = MakeGrpcWorkerClient("127.0.0.1:" + std::to_string((*server)->port()));
