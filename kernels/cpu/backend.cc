@@ -39,9 +39,9 @@ const PackedWeight& Packed(const LinearWeight& w) {
   return *packed;
 }
 
-// How much memory a backend has, and what of it its ops keep for themselves.
+// The memory of a backend, and how much of it its ops keep for themselves.
 struct Taken {
-  std::atomic<size_t> all = 0;
+  HostMemory memory;
   std::atomic<size_t> scratch = 0;
 };
 
@@ -55,7 +55,7 @@ class Scratch {
     if (buffer_ == nullptr || buffer_->size_bytes() < size_bytes) {
       if (buffer_ != nullptr) taken_.scratch -= buffer_->size_bytes();
       buffer_.reset();
-      buffer_ = AllocateHost(size_bytes, &taken_.all);
+      buffer_ = taken_.memory.Allocate(size_bytes);
       CHECK(buffer_ != nullptr);
       taken_.scratch += size_bytes;
     }
@@ -97,11 +97,11 @@ class CpuBackend final : public Backend {
   std::string numerics() const override { return ops_.name(); }
   DType activation_type() const override { return ops_.activation_type(); }
   size_t memory_total_bytes() const override { return HostMemoryBytes(); }
-  size_t memory_allocated_bytes() const override { return taken_.all; }
+  size_t memory_allocated_bytes() const override { return taken_.memory.allocated_bytes(); }
   size_t workspace_bytes() const override { return taken_.scratch; }
 
   std::unique_ptr<Buffer> Allocate(size_t size_bytes) override {
-    return AllocateHost(size_bytes, &taken_.all);
+    return taken_.memory.Allocate(size_bytes);
   }
   void Upload(const void* host, size_t size_bytes, void* device) override {
     if (size_bytes > 0) std::memcpy(device, host, size_bytes);
@@ -110,7 +110,7 @@ class CpuBackend final : public Backend {
     if (size_bytes > 0) std::memcpy(host, device, size_bytes);
   }
   std::unique_ptr<LinearWeight> PackDense(std::span<const DenseRows> stacked) override {
-    return PackedWeight::Pack(stacked, activation_type(), pool_, &taken_.all);
+    return PackedWeight::Pack(stacked, activation_type(), pool_, taken_.memory);
   }
   size_t KvBlockBytes(int num_kv_heads, int head_dim) const override {
     return static_cast<size_t>(Layout(num_kv_heads, head_dim).block_cells()) * sizeof(uint32_t);

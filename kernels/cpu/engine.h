@@ -23,9 +23,10 @@ struct Product {
   int64_t steps = 0;  // bfloat16: a multiple of 16
   float* c = nullptr;
   int64_t ldc = 0;
-  bool accumulate = false;         // c += instead of c =
-  bool prefetch = false;           // the panels come from memory and are read once
-  const uint32_t* next = nullptr;  // with prefetch: first panel that follows these
+  bool accumulate = false;  // c += instead of c =
+  bool prefetch = false;    // the panels come from memory and are read once
+  // With prefetch: the panels that follow these; null where none do.
+  const uint32_t* next[kMaxPanels] = {};
 };
 
 }  // namespace weightless::kernels

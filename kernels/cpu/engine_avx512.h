@@ -38,17 +38,13 @@ struct Avx512Engine {
 
   static void Multiply(const Product& m) {
     int first = 0;
-    if (m.rows <= kWideRows) {
-      for (; first + 4 <= m.num_panels; first += 4) Rows<4>(m, first, m.rows);
-    }
-    for (; first + 2 <= m.num_panels; first += 2) Rows<2>(m, first, kTallRows);
-    if (first < m.num_panels) Rows<1>(m, first, kTallRows);
+    for (; first + 2 <= m.num_panels; first += 2) Rows<2>(m, first);
+    if (first < m.num_panels) Rows<1>(m, first);
   }
 
  private:
-  static constexpr int64_t kWideRows = 4;
-  static constexpr int64_t kTallRows = 12;
-  static constexpr int64_t kPrefetchSteps = 64;  // 4 KiB ahead in each panel
+  static constexpr int64_t kMaxHeight = 12;
+  static constexpr int64_t kPrefetchSteps = 128;  // 8 KiB ahead in each panel
 
   // One block of rows of a pass over P panels.
   struct Part {
@@ -61,10 +57,9 @@ struct Avx512Engine {
 
   // All rows in blocks of nearly equal height.
   template <int P>
-  static void Rows(const Product& m, int panel, int64_t max_height) {
-    static constexpr auto kBlocks =
-        Blocks<P>(std::make_integer_sequence < int, P == 4 ? int{kWideRows} : int{kTallRows} > ());
-    const int64_t num_blocks = (m.rows + max_height - 1) / max_height;
+  static void Rows(const Product& m, int panel) {
+    static constexpr auto kBlocks = Blocks<P>(std::make_integer_sequence<int, int{kMaxHeight}>());
+    const int64_t num_blocks = (m.rows + kMaxHeight - 1) / kMaxHeight;
     for (int64_t i = 0; i < num_blocks; ++i) {
       const int64_t begin = m.rows * i / num_blocks;
       const int64_t end = m.rows * (i + 1) / num_blocks;
@@ -110,8 +105,9 @@ struct Avx512Engine {
     const uint32_t* ahead[P];
     const uint32_t* next[P];
     for (int p = 0; p < P; ++p) {
-      const bool follows = part.panel + P + p < m.num_panels;
-      next[p] = follows ? panels[P + p] : m.next != nullptr ? m.next + p * m.steps * 16 : panels[p];
+      const int following = part.panel + P + p;
+      next[p] = following < m.num_panels ? m.panels[following] : m.next[following - m.num_panels];
+      if (next[p] == nullptr) next[p] = panels[p];
       ahead[p] = panels[p] + kPrefetchSteps * 16;
     }
     if (part.num_blocks == 1) {

@@ -32,7 +32,9 @@ void LinearGroup(const PreparedRows& x, const PackedWeight& w, float* out, int64
     m.panels[p] = w.panel(first + p);
     columns += w.num_rows(first + p);
   }
-  if (left > kGroupPanels) m.next = w.panel(first + kGroupPanels);
+  for (int p = 0; p < kGroupPanels && kGroupPanels + p < left; ++p) {
+    m.next[p] = w.panel(first + kGroupPanels + p);
+  }
   if (columns == m.num_panels * kPanelRows) {
     m.c = out + first_row * w.n() + w.first_row(first);
     m.ldc = w.n();
@@ -67,6 +69,10 @@ void GegluGroup(const PreparedRows& x, const PackedWeight& w, Act* out, int64_t 
   for (int p = 0; p < num_gates; ++p) {
     m.panels[p] = w.panel(first + p);
     m.panels[num_gates + p] = w.panel(half + first + p);
+    if (first + num_gates + p < half) {
+      m.next[p] = w.panel(first + num_gates + p);
+      m.next[num_gates + p] = w.panel(half + first + num_gates + p);
+    }
   }
   alignas(64) float buffer[Engine::kRowBlock * kGroupPanels * kPanelRows];
   m.c = buffer;

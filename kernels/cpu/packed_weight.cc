@@ -27,7 +27,7 @@ void PackRow(const float* values, int64_t k, DType type, int64_t lane, uint32_t*
 }  // namespace
 
 std::unique_ptr<PackedWeight> PackedWeight::Pack(std::span<const DenseRows> stacked, DType type,
-                                                 ThreadPool& pool, std::atomic<size_t>* allocated) {
+                                                 ThreadPool& pool, HostMemory& memory) {
   CHECK(!stacked.empty());
   auto w = std::make_unique<PackedWeight>();
   w->type_ = type;
@@ -43,7 +43,7 @@ std::unique_ptr<PackedWeight> PackedWeight::Pack(std::span<const DenseRows> stac
   }
   const int64_t panel_cells = w->steps() * kStepCells;
   w->size_bytes_ = static_cast<size_t>(w->num_panels() * panel_cells) * sizeof(uint32_t);
-  w->buffer_ = AllocateHost(w->size_bytes_, allocated);
+  w->buffer_ = memory.Allocate(w->size_bytes_);
   if (w->buffer_ == nullptr) return nullptr;
   w->cells_ = static_cast<uint32_t*>(w->buffer_->data());
   for (size_t p = 0; p < stacked.size(); ++p) {

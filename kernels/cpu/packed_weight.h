@@ -10,7 +10,6 @@
 // part starts a new panel; rows that only fill up a part's last panel are zeros.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -18,6 +17,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/host_memory.h"
 
 namespace weightless::kernels {
 
@@ -34,10 +34,9 @@ constexpr int64_t StepsOf(int64_t padded_k, DType type) {
 
 class PackedWeight final : public LinearWeight {
  public:
-  // Null when the memory does not suffice. `allocated` as in AllocateHost.
+  // Null when the memory does not suffice. `memory` outlives the weight.
   static std::unique_ptr<PackedWeight> Pack(std::span<const DenseRows> stacked, DType type,
-                                            ThreadPool& pool,
-                                            std::atomic<size_t>* allocated = nullptr);
+                                            ThreadPool& pool, HostMemory& memory);
 
   DType type() const { return type_; }
   int64_t padded_k() const { return PaddedK(k_, type_); }

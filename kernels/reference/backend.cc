@@ -26,11 +26,11 @@ class ReferenceBackend final : public Backend {
   std::string numerics() const override { return "reference/" + std::string(Name(type_)); }
   DType activation_type() const override { return type_; }
   size_t memory_total_bytes() const override { return HostMemoryBytes(); }
-  size_t memory_allocated_bytes() const override { return allocated_; }
+  size_t memory_allocated_bytes() const override { return memory_.allocated_bytes(); }
   size_t workspace_bytes() const override { return 0; }
 
   std::unique_ptr<Buffer> Allocate(size_t size_bytes) override {
-    return AllocateHost(size_bytes, &allocated_);
+    return memory_.Allocate(size_bytes);
   }
   void Upload(const void* host, size_t size_bytes, void* device) override {
     if (size_bytes > 0) std::memcpy(device, host, size_bytes);
@@ -39,7 +39,7 @@ class ReferenceBackend final : public Backend {
     if (size_bytes > 0) std::memcpy(host, device, size_bytes);
   }
   std::unique_ptr<LinearWeight> PackDense(std::span<const DenseRows> stacked) override {
-    return reference::DenseWeight::Pack(stacked, type_, &allocated_);
+    return reference::DenseWeight::Pack(stacked, type_, memory_);
   }
   size_t KvBlockBytes(int num_kv_heads, int head_dim) const override {
     return size_t{2} * kBlockSize * static_cast<size_t>(num_kv_heads) *
@@ -92,7 +92,7 @@ class ReferenceBackend final : public Backend {
 
  private:
   DType type_;
-  std::atomic<size_t> allocated_ = 0;
+  HostMemory memory_;
   Sampler sampler_;
 };
 

@@ -7,7 +7,7 @@
 namespace weightless::kernels::reference {
 
 std::unique_ptr<DenseWeight> DenseWeight::Pack(std::span<const DenseRows> stacked, DType type,
-                                               std::atomic<size_t>* allocated) {
+                                               HostMemory& memory) {
   CHECK(!stacked.empty());
   auto w = std::make_unique<DenseWeight>();
   w->k_ = stacked.front().k;
@@ -16,7 +16,7 @@ std::unique_ptr<DenseWeight> DenseWeight::Pack(std::span<const DenseRows> stacke
     w->n_ += part.n;
   }
   w->size_bytes_ = static_cast<size_t>(w->n_ * w->k_) * sizeof(float);
-  w->buffer_ = AllocateHost(w->size_bytes_, allocated);
+  w->buffer_ = memory.Allocate(w->size_bytes_);
   if (w->buffer_ == nullptr) return nullptr;
   auto* out = static_cast<float*>(w->buffer_->data());
   w->values_ = out;

@@ -3,21 +3,21 @@
 // checked. KV blocks are [K | V], each [kv_head][token][head_dim] of the activation type.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
 
 #include "kernels/backend.h"
+#include "kernels/host_memory.h"
 
 namespace weightless::kernels::reference {
 
 // Row-major float32 copy, in bfloat16 mode of the rounded values.
 class DenseWeight final : public LinearWeight {
  public:
-  // Null when the memory does not suffice. `allocated` as in AllocateHost.
+  // Null when the memory does not suffice. `memory` outlives the weight.
   static std::unique_ptr<DenseWeight> Pack(std::span<const DenseRows> stacked, DType type,
-                                           std::atomic<size_t>* allocated);
+                                           HostMemory& memory);
   const float* row(int64_t i) const { return values_ + i * k_; }
 
  private:

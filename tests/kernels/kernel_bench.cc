@@ -57,7 +57,8 @@ std::vector<uint16_t> Activations(int64_t count) {
 double MeasureReadRate(int num_threads) {
   ThreadPool pool(num_threads);
   constexpr int64_t kWords = int64_t{64} << 20;
-  const auto buffer = AllocateHost(kWords * sizeof(uint64_t));
+  HostMemory memory;
+  const auto buffer = memory.Allocate(kWords * sizeof(uint64_t));
   auto* data = static_cast<uint64_t*>(buffer->data());
   std::fill_n(data, kWords, 1);
   std::vector<uint64_t> sums(static_cast<size_t>(num_threads) * 8);

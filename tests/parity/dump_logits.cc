@@ -27,6 +27,7 @@ absl::Status Dump(const std::string& model, const std::string& ids_path,
 
   ASSIGN_OR_RETURN(const auto checkpoint, model::Checkpoint::Open(model));
   worker::WorkerConfig config;
+  config.model = model;
   config.dtype = dtype;
   ASSIGN_OR_RETURN(auto backend, worker::MakeBackend(config));
   std::cerr << "numerics: " << backend->numerics() << "\n";
