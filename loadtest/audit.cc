@@ -14,7 +14,7 @@ constexpr double kTtftShare = 0.2;  // of the value, beside the fixed tolerance
 // Counts what is wrong and keeps the first example.
 class Findings {
  public:
-  void Add(const Record& record, std::string what) {
+  void Add(const Record& record, const std::string& what) {
     if (num_++ == 0) first_ = Concat("request ", record.index, ": ", what);
   }
   AuditCheck Check(const char* name, std::string looked_at) const {

@@ -13,7 +13,7 @@
 namespace weightless::loadtest {
 namespace {
 
-constexpr int kBarWidth = 24;
+constexpr size_t kBarWidth = 24;
 constexpr double kPlainInterval = 5;  // seconds between lines when there is no terminal
 constexpr double kSmoothing = 1;      // seconds
 
@@ -50,7 +50,7 @@ std::string Progress::Line(const LiveStats& stats) {
   last_seconds_ = stats.elapsed_seconds;
   last_ended_ = stats.num_ended;
   last_tokens_ = stats.num_tokens;
-  const int filled = static_cast<int>(Share(stats) * kBarWidth);
+  const auto filled = static_cast<size_t>(Share(stats) * double{kBarWidth});
   const std::string total = num_requests_ ? absl::StrFormat("/%d", *num_requests_) : "";
   std::string line = absl::StrFormat(
       "[%s%s] %d%s  %.1f req/s  %.0f tok/s  TTFT %.1f ms  %d running", std::string(filled, '='),

@@ -17,9 +17,9 @@ std::string JsonText(const std::string& text) { return json::serialize(json::str
 
 }  // namespace
 
-absl::StatusOr<RequestWriter> RequestWriter::Make(const Config& config, std::string model) {
+absl::StatusOr<RequestWriter> RequestWriter::Make(const Config& config, const std::string& model) {
   json::object common;
-  common["model"] = std::move(model);
+  common["model"] = model;
   common["stream"] = true;
   common["stream_options"] = json::object{{"include_usage", true}};
   common["temperature"] = config.temperature.value_or(0);

@@ -12,7 +12,7 @@ namespace weightless::loadtest {
 class RequestWriter {
  public:
   // kInvalidArgument when config.extra_body is not a JSON object.
-  static absl::StatusOr<RequestWriter> Make(const Config& config, std::string model);
+  static absl::StatusOr<RequestWriter> Make(const Config& config, const std::string& model);
 
   // "/v1/chat/completions" or "/v1/completions".
   const char* path() const;

@@ -69,7 +69,7 @@ bool ParseValue(std::string_view text, double& value) {
 }
 
 absl::Status ParseSample(std::string_view line, std::vector<MetricSample>& samples) {
-  const absl::Status bad = absl::InvalidArgumentError(Concat("not a sample: ", Quoted(line)));
+  absl::Status bad = absl::InvalidArgumentError(Concat("not a sample: ", Quoted(line)));
   MetricSample sample;
   const size_t name_end = line.find_first_of("{ ");
   if (name_end == std::string_view::npos || name_end == 0) return bad;

@@ -54,9 +54,9 @@ absl::StatusOr<TraceEntry> ParseEntry(std::string_view line, double speed) {
 absl::StatusOr<std::vector<TraceEntry>> ParseTrace(std::string_view text, double speed) {
   std::vector<TraceEntry> entries;
   RETURN_IF_ERROR(ForEachLine(text, [&](std::string_view line) {
-    auto entry = ParseEntry(line, speed);
-    if (entry.ok()) entries.push_back(*std::move(entry));
-    return entry.status();
+    ASSIGN_OR_RETURN(TraceEntry entry, ParseEntry(line, speed));
+    entries.push_back(std::move(entry));
+    return absl::OkStatus();
   }));
   if (entries.empty()) return absl::InvalidArgumentError("the trace has no requests");
   std::stable_sort(entries.begin(), entries.end(), [](const TraceEntry& a, const TraceEntry& b) {
