@@ -131,7 +131,10 @@ class HttpClient::Impl {
     if (!tls_.skips_verification) {
       connection.tls->set_verify_callback(ssl::host_name_verification(url_.host), ec);
     }
-    SSL_set_tlsext_host_name(connection.tls->native_handle(), url_.host.c_str());
+    asio::ip::make_address(url_.host, ec);
+    if (ec) {  // a name, not an address
+      SSL_set_tlsext_host_name(connection.tls->native_handle(), url_.host.c_str());
+    }
     auto [tls_error] = co_await connection.tls->async_handshake(ssl::stream_base::client, kToken);
     if (tls_error) co_return NetworkError(Concat("TLS with ", url_.Authority()), tls_error);
     co_return absl::OkStatus();

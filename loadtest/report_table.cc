@@ -17,13 +17,14 @@ const char* VerdictWord(Verdict verdict) {
   return "skipped";
 }
 
-std::string Counts(const Report& report, const Slo& slo) {
+std::string Counts(const Report& report, const Slo& slo, bool is_shared) {
   const Summary& s = report.summary;
   std::string out = absl::StrFormat(
       "requests          %d completed, %d failed, %d cancelled; at most %d at once\n"
-      "duration          %.3f s\n"
+      "duration          %.3f s%s\n"
       "requests/s        %.3f\n",
       s.completed, s.failed, s.cancelled, s.max_concurrency, s.duration_seconds,
+      is_shared ? " of both servers; the rates are shares of it, not capacities" : "",
       s.PerSecond(s.completed));
   if (slo.is_set()) {
     out += absl::StrFormat("goodput           %.3f requests/s within the SLO (%d of %d)\n",
@@ -125,7 +126,7 @@ std::string TableReport(const Session& session) {
                            ", ", session.load, "\nprompts: ", session.prompts, "\n");
   for (const Report& report : session.reports) {
     out += Concat("\n", report.name, session.was_interrupted ? "  (interrupted)" : "", "\n");
-    out += Counts(report, session.config.slo);
+    out += Counts(report, session.config.slo, session.comparison.has_value());
     out += FirstErrors(report);
     out += Latencies(report.summary, session.config.arrivals.is_open_loop() || report.rate);
     out += AuditLines(report.audit);

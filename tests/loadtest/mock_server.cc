@@ -15,9 +15,11 @@
 #include <boost/asio/write.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <cstdlib>
 #include <sstream>
 #include <thread>
 
+#include "absl/strings/ascii.h"
 #include "common/concat.h"
 #include "common/json.h"
 #include "loadtest/steady_time.h"
@@ -44,6 +46,24 @@ size_t CountWords(const std::string& text) {
   size_t count = 0;
   for (std::string word; in >> word;) ++count;
   return count;
+}
+
+size_t ContentLength(const std::string& head) {
+  constexpr absl::string_view kName = "\r\ncontent-length:";
+  const std::string lower = absl::AsciiStrToLower(head);
+  const size_t at = lower.find(kName.data(), 0, kName.size());
+  return at == std::string::npos ? 0 : std::strtoul(head.c_str() + at + kName.size(), nullptr, 10);
+}
+
+// 1 when neither name is there.
+size_t MaxTokens(const std::string& body) {
+  const auto request = ParseJson(body);
+  if (!request.ok() || !request->is_object()) return 1;
+  for (const char* key : {"max_tokens", "max_completion_tokens"}) {
+    const boost::json::value* value = request->get_object().if_contains(key);
+    if (value != nullptr && value->is_int64()) return static_cast<size_t>(value->get_int64());
+  }
+  return 1;
 }
 
 std::string HttpChunk(const std::string& data) {
@@ -103,8 +123,7 @@ struct MockServer::Impl {
       if (ec) co_return;
       const std::string head = buffer.substr(0, head_size);
       buffer.erase(0, head_size);
-      const size_t length_at = head.find("Content-Length: ");
-      const size_t length = std::stoul(head.substr(length_at + 16));
+      const size_t length = ContentLength(head);
       if (buffer.size() < length) {
         auto [read_error, size] =
             co_await asio::async_read(socket, asio::dynamic_buffer(buffer),
@@ -203,8 +222,7 @@ struct MockServer::Impl {
     if (fault == Fault::kRefusal) {
       co_return co_await Write(socket, Plain("503 Service Unavailable", "overloaded"));
     }
-    const auto request = ParseJson(body);
-    const auto tokens = static_cast<size_t>(request->at("max_tokens").as_int64());
+    const size_t tokens = MaxTokens(body);
     const SteadyTime start =
         fault == Fault::kLateFirstByte ? read + FromSeconds(kLateSeconds) : read;
     std::string head =
