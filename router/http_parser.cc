@@ -15,6 +15,10 @@ namespace {
 namespace http = boost::beast::http;
 using boost::system::error_code;
 
+// "0 CR LF CR LF". Until a chunked body is complete at least so many bytes are still to be read,
+// and the library asserts that it has them when it looks at the last chunk again.
+constexpr size_t kLastChunkBytes = 5;
+
 std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
 HttpResponse RefusalOf(const error_code& error, const HttpOptions& options) {
@@ -47,7 +51,9 @@ HttpParser::~HttpParser() = default;
 size_t HttpParser::Read(std::string_view bytes) {
   auto& parser = impl_->parser;
   size_t num_read = 0;
-  while (state_ == State::kHeader || state_ == State::kBody) {
+  while ((state_ == State::kHeader || state_ == State::kBody) && num_read < bytes.size()) {
+    if (state_ == State::kBody && parser.chunked() && bytes.size() - num_read < kLastChunkBytes)
+      break;
     error_code error;
     num_read += parser.put(boost::asio::buffer(bytes.substr(num_read)), error);
     if (error == http::error::need_more) {
@@ -66,11 +72,7 @@ size_t HttpParser::Read(std::string_view bytes) {
       OnHeader();
       break;
     }
-    if (parser.is_done()) {
-      state_ = State::kDone;
-    } else if (num_read == bytes.size()) {
-      break;
-    }
+    if (parser.is_done()) state_ = State::kDone;
   }
   return num_read;
 }

@@ -44,6 +44,12 @@ TEST(HttpServerTest, TakesARequestByteByByte) {
   HttpClient client(server);
   for (const char c : PostText("/v1/completions", kPrompt)) client.Send({&c, 1});
   EXPECT_EQ(client.Receive().status, 200);
+  const std::string head =
+      "POST /tokenize HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const char c : head + "0\r\n\r\n") client.Send({&c, 1});
+  EXPECT_EQ(Member(client.Receive().body, "code"), "invalid_json");
+  for (const char c : head + "e\r\n{\"prompt\":\"a\"}\r\n0\r\n\r\n") client.Send({&c, 1});
+  EXPECT_EQ(client.Receive().status, 200);
 }
 
 TEST(HttpServerTest, TakesAChunkedBody) {
@@ -135,7 +141,7 @@ TEST(HttpServerTest, RefusesWhatIsNoRequest) {
            "GET nopath HTTP/1.1\r\nHost: t\r\n\r\n",
            "GET /%zz HTTP/1.1\r\nHost: t\r\n\r\n",
            "GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
-           "POST /tokenize HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+           "POST /tokenize HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
            "POST /tokenize HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
            "ffffffffffffffffff\r\n",
        }) {
