@@ -66,9 +66,10 @@ absl::StatusOr<std::vector<int>> OutputBudgets(const GenerationSpec& spec) {
     if (prompt_len == 0) return FieldError("prompt", "out_of_range", "the prompt is empty");
     const std::optional<int64_t> otherwise =
         spec.is_chat ? std::nullopt : std::optional(kDefaultCompletionTokens);
-    ASSIGN_OR_RETURN(const int budget,
-                     OutputBudget(prompt_len, spec.options.max_tokens, otherwise,
-                                  spec.model->description.geometry().max_context()));
+    ASSIGN_OR_RETURN(
+        const int budget,
+        OutputBudget(spec.is_chat ? "messages" : "prompt", prompt_len, spec.options.max_tokens,
+                     otherwise, spec.model->description.geometry().max_context()));
     if (spec.options.min_tokens > budget) {
       return FieldError(
           "min_tokens", "out_of_range",

@@ -1,6 +1,7 @@
 #include "router/prompt.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/concat.h"
 #include "common/status.h"
@@ -35,11 +36,12 @@ Prompt CompletionPrompt(const model::Tokenizer& tokenizer, const PromptInput& in
   return prompt;
 }
 
-absl::StatusOr<int> OutputBudget(int64_t prompt_len, std::optional<int64_t> asked,
-                                 std::optional<int64_t> otherwise, int64_t max_context) {
+absl::StatusOr<int> OutputBudget(std::string_view prompt_field, int64_t prompt_len,
+                                 std::optional<int64_t> asked, std::optional<int64_t> otherwise,
+                                 int64_t max_context) {
   const int64_t left = max_context - prompt_len;
   if (left < 1) {
-    return FieldError("prompt", "context_length_exceeded",
+    return FieldError(prompt_field, "context_length_exceeded",
                       Concat("the prompt has ", prompt_len, " tokens, which leaves no room in the ",
                              "context of ", max_context, " tokens"));
   }
@@ -57,11 +59,16 @@ proto::Sampling MakeSampling(const GenerationOptions& options, const SamplingDef
   const auto number = [](const std::optional<double>& asked, double otherwise) {
     return static_cast<float>(asked.value_or(otherwise));
   };
+  // To a worker 0 means that a rule is off; the smallest wish must not become that.
+  const auto above_zero = [&](const std::optional<double>& asked, double otherwise) {
+    return std::max(number(asked, otherwise), std::numeric_limits<float>::min());
+  };
   sampling.set_temperature(number(options.temperature, defaults.temperature));
   sampling.set_top_k(static_cast<uint32_t>(options.top_k.value_or(defaults.top_k)));
-  sampling.set_top_p(number(options.top_p, defaults.top_p));
+  sampling.set_top_p(above_zero(options.top_p, defaults.top_p));
   sampling.set_min_p(number(options.min_p, defaults.min_p));
-  sampling.set_repetition_penalty(number(options.repetition_penalty, defaults.repetition_penalty));
+  sampling.set_repetition_penalty(
+      above_zero(options.repetition_penalty, defaults.repetition_penalty));
   sampling.set_presence_penalty(static_cast<float>(options.presence_penalty));
   sampling.set_frequency_penalty(static_cast<float>(options.frequency_penalty));
   for (const auto& [token, bias] : options.logit_bias) {

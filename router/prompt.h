@@ -29,9 +29,11 @@ Prompt CompletionPrompt(const model::Tokenizer& tokenizer, const PromptInput& in
                         bool skip_special_tokens);
 
 // Output tokens a sequence may have: what was asked for, else what the context leaves, but not more
-// than `otherwise` if that is given. kInvalidArgument `context_length_exceeded` names the numbers.
-absl::StatusOr<int> OutputBudget(int64_t prompt_len, std::optional<int64_t> asked,
-                                 std::optional<int64_t> otherwise, int64_t max_context);
+// than `otherwise` if that is given. kInvalidArgument `context_length_exceeded` names the numbers,
+// and is about `prompt_field` or max_tokens.
+absl::StatusOr<int> OutputBudget(std::string_view prompt_field, int64_t prompt_len,
+                                 std::optional<int64_t> asked, std::optional<int64_t> otherwise,
+                                 int64_t max_context);
 
 // The sampling of choice `choice_idx`, whose seed is `seed` + choice_idx.
 proto::Sampling MakeSampling(const GenerationOptions& options, const SamplingDefaults& defaults,

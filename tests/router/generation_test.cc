@@ -160,7 +160,8 @@ TEST(GenerationTest, TheEngineGetsWhatWasAsked) {
               R"("logit_bias":{"7":2},"stop_token_ids":[9],"min_tokens":3,"priority":-2,)"
               R"("cache_salt":"s","max_tokens":30})");
   client.Post("/v1/completions", R"({"prompt":"x","ignore_eos":true})");
-  const auto sequences = server.dispatcher.WaitForSequences(2);
+  client.Post("/v1/completions", R"({"prompt":"x","top_p":1e-300,"repetition_penalty":1e-300})");
+  const auto sequences = server.dispatcher.WaitForSequences(3);
   const proto::Sampling& asked = sequences[0].sampling;
   EXPECT_EQ(asked.temperature(), 0.5f);
   EXPECT_EQ(asked.top_k(), 0u);
@@ -183,6 +184,8 @@ TEST(GenerationTest, TheEngineGetsWhatWasAsked) {
   EXPECT_EQ(defaults.top_p(), 0.95f);
   EXPECT_TRUE(defaults.stop_token_ids().empty());
   EXPECT_EQ(sequences[1].max_tokens, 16);
+  EXPECT_GT(sequences[2].sampling.top_p(), 0);  // 0 would mean 1
+  EXPECT_GT(sequences[2].sampling.repetition_penalty(), 0);
 }
 
 TEST(GenerationTest, LengthsMustFitTheContext) {
@@ -202,6 +205,9 @@ TEST(GenerationTest, LengthsMustFitTheContext) {
   EXPECT_EQ(code(Concat("{\"prompt\":[", ids, ",5]}")),
             "context_length_exceeded: the prompt has 1024 tokens, which leaves no room in the "
             "context of 1024 tokens");
+  const std::string words(9000, 'x');
+  const std::string chat = R"({"messages":[{"role":"user","content":")" + words + "\"}]}";
+  EXPECT_EQ(Member(client.Post("/v1/chat/completions", chat).body, "param"), "messages");
   EXPECT_EQ(code(R"({"prompt":"a","min_tokens":17})"),
             "out_of_range: min_tokens 17 exceeds max_tokens 16");
   client.Post("/v1/completions", Concat("{\"prompt\":[", ids, "]}"));
