@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "common/concat.h"
 
 namespace weightless {
 namespace {
@@ -110,9 +111,9 @@ absl::StatusOr<boost::json::value> ParseJson(std::string_view text, JsonLimits l
   const size_t read = parser.write_some(false, text.data(), text.size(), ec);
   if (!parser.handler().duplicate_key().empty() ||
       (ec == json::error::extra_data && !parser.done())) {
-    return absl::InvalidArgumentError(absl::StrCat("JSON has the key \"",
-                                                   parser.handler().duplicate_key(),
-                                                   "\" twice in one object (byte ", read, ")"));
+    return absl::InvalidArgumentError(Concat("JSON has the key ",
+                                             Quoted(parser.handler().duplicate_key()),
+                                             " twice in one object (byte ", read, ")"));
   }
   if (ec) {
     return absl::InvalidArgumentError(

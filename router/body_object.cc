@@ -13,7 +13,7 @@ absl::StatusOr<boost::json::value> ParseBodyObject(std::string_view body) {
   absl::StatusOr<boost::json::value> value = ParseJson(body);
   if (!value.ok()) {
     return ErrorWithCode(absl::StatusCode::kInvalidArgument, "invalid_json",
-                         Concat("the body is not valid JSON: ", value.status().message()));
+                         Concat("the body: ", value.status().message()));
   }
   if (!value->is_object()) {
     return ErrorWithCode(absl::StatusCode::kInvalidArgument, "invalid_type",

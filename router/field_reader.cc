@@ -3,6 +3,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <charconv>
 #include <cmath>
 
 #include "common/concat.h"
@@ -28,6 +29,12 @@ bool IsNothing(const json::value& value) {
     default:
       return false;
   }
+}
+
+// The shortest text that reads back as the same number.
+std::string Shown(double number) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof(text), number).ptr);
 }
 
 }  // namespace
@@ -156,7 +163,7 @@ void FieldReader::FloatIn(std::string_view name, double min, bool open, double m
   const double number = value->to_number<double>();
   if (!(open ? number > min : number >= min) || !(number <= max)) {
     return Fail(name, "out_of_range",
-                Concat(number, " is not in ", open ? "(" : "[", min, ", ", max, "]"));
+                Concat(Shown(number), " is not in ", open ? "(" : "[", min, ", ", max, "]"));
   }
   out = number;
 }

@@ -174,6 +174,12 @@ TEST(RequestFieldsTest, UnknownFieldsAreCountedAndInertOnesAreNot) {
   EXPECT_EQ(count(R"("odd":1,"stream":true,"stream_options":{"strange":2})"), 2);
 }
 
+TEST(RequestFieldsTest, NumbersJustOutOfRangeAreShownInFull) {
+  const auto body = R"({"messages":[{"role":"user","content":"a"}],"temperature":2.0000001})";
+  EXPECT_EQ(ParseChatRequest(body, kLimits).status().message(),
+            "temperature 2.0000001 is not in [0, 2]");
+}
+
 TEST(RequestFieldsTest, BodiesMustBeSoundJsonObjects) {
   const auto chat = [](std::string_view body) { return Verdict(ParseChatRequest(body, kLimits)); };
   EXPECT_EQ(chat(""), "invalid_json ");
@@ -187,6 +193,9 @@ TEST(RequestFieldsTest, BodiesMustBeSoundJsonObjects) {
   EXPECT_EQ(chat(R"({"n":1,"n":2})"), "invalid_json ");
   const auto twice = ParseChatRequest(R"({"messages":1,"messages":2})", kLimits);
   EXPECT_THAT(std::string(twice.status().message()), HasSubstr("messages"));
+  const std::string key(100000, 'k');
+  const auto long_key = ParseChatRequest(Concat("{\"", key, "\":1,\"", key, "\":2}"), kLimits);
+  EXPECT_LT(long_key.status().message().size(), 200U);
 }
 
 TEST(RequestFieldsTest, MessagesAreChecked) {
