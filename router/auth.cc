@@ -4,7 +4,6 @@
 #include <openssl/sha.h>
 
 #include <fstream>
-#include <sstream>
 
 #include "absl/strings/match.h"
 #include "common/concat.h"
@@ -12,6 +11,8 @@
 
 namespace weightless::router {
 namespace {
+
+constexpr size_t kMaxFileBytes = 1 << 20;
 
 std::string_view Trim(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r";
@@ -65,11 +66,15 @@ absl::StatusOr<ApiKeys> ApiKeys::Parse(std::string_view text, std::string_view f
 
 absl::StatusOr<ApiKeys> ApiKeys::Load(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return absl::NotFoundError(Concat("cannot read API keys from ", path));
+  std::string text(kMaxFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.good()) {
+    return absl::InvalidArgumentError(
+        Concat(path, " is larger than ", kMaxFileBytes, " bytes, the limit of a file of API keys"));
   }
-  return Parse(text.str(), path);
+  if (!file.eof()) return absl::NotFoundError(Concat("cannot read API keys from ", path));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return Parse(text, path);
 }
 
 absl::StatusOr<std::string> ApiKeys::Authenticate(std::string_view authorization) const {

@@ -12,6 +12,8 @@
 namespace weightless::router {
 namespace {
 
+constexpr absl::Duration kLongest = absl::Hours(24 * 365);
+
 absl::Status CheckRange(std::string_view flag, int64_t value, int64_t min, int64_t max) {
   if (value >= min && value <= max) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -19,9 +21,16 @@ absl::Status CheckRange(std::string_view flag, int64_t value, int64_t min, int64
 }
 
 absl::Status CheckPositive(std::string_view flag, absl::Duration value) {
-  if (value > absl::ZeroDuration() && value <= absl::Hours(24 * 365)) return absl::OkStatus();
+  if (value > absl::ZeroDuration() && value <= kLongest) return absl::OkStatus();
   return absl::InvalidArgumentError(
       Concat("--", flag, " ", absl::ToDoubleSeconds(value), " is not a number of seconds above 0"));
+}
+
+// Not a number becomes an infinite duration.
+absl::Status CheckZeroOrMore(std::string_view flag, absl::Duration value) {
+  if (value >= absl::ZeroDuration() && value <= kLongest) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      Concat("--", flag, " is ", absl::FormatDuration(value), ", not 0 to a year"));
 }
 
 absl::Status CheckWorker(std::string_view address) {
@@ -77,9 +86,8 @@ absl::Status Validate(const RouterConfig& config) {
   RETURN_IF_ERROR(CheckRange("max-requests-per-key", config.max_requests_per_key, 0, 1000000));
   RETURN_IF_ERROR(ValidateHttp(config.http));
   RETURN_IF_ERROR(CheckPositive("drain-timeout", config.drain_timeout));
-  if (config.request_timeout < absl::ZeroDuration() || config.stream_delay < absl::ZeroDuration()) {
-    return absl::InvalidArgumentError("--request-timeout or --stream-delay-ms is below 0");
-  }
+  RETURN_IF_ERROR(CheckZeroOrMore("request-timeout", config.request_timeout));
+  RETURN_IF_ERROR(CheckZeroOrMore("stream-delay-ms", config.stream_delay));
   LogLevel level;
   if (!ParseLogLevel(config.log_level, level)) {
     return absl::InvalidArgumentError(Concat("--log-level ", Quoted(config.log_level),

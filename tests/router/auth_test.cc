@@ -53,6 +53,12 @@ TEST(ApiKeysTest, LoadsAFileAndNamesOneThatIsNotThere) {
   const auto path = std::filesystem::path(testing::TempDir()) / "weightless_keys";
   std::ofstream(path) << "a:1\n";
   EXPECT_TRUE(ApiKeys::Load(path).ok());
+  std::ofstream(path) << "";
+  EXPECT_THAT(Message(ApiKeys::Load(path)), HasSubstr("holds no key"));
+  std::ofstream(path) << std::string(2 << 20, 'k');
+  EXPECT_THAT(Message(ApiKeys::Load(path)), HasSubstr("is larger than 1048576 bytes"));
+  EXPECT_THAT(Message(ApiKeys::Load("/dev/zero")), HasSubstr("is larger than"));
+  EXPECT_THAT(Message(ApiKeys::Load(testing::TempDir())), HasSubstr("cannot read"));
   std::filesystem::remove(path);
   EXPECT_THAT(Message(ApiKeys::Load(path)), HasSubstr(path.string()));
 }

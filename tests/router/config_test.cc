@@ -32,6 +32,10 @@ TEST(RouterConfigTest, NamesFlagValueAndLimit) {
             "--idle-timeout 0 is not a number of seconds above 0");
   EXPECT_EQ(Refusal([](auto& c) { c.drain_timeout = absl::Seconds(-1); }),
             "--drain-timeout -1 is not a number of seconds above 0");
+  EXPECT_EQ(Refusal([](auto& c) { c.request_timeout = absl::Seconds(-1); }),
+            "--request-timeout is -1s, not 0 to a year");
+  EXPECT_EQ(Refusal([](auto& c) { c.stream_delay = absl::InfiniteDuration(); }),
+            "--stream-delay-ms is inf, not 0 to a year");
   EXPECT_EQ(Refusal([](auto& c) { c.log_level = "loud"; }),
             "--log-level \"loud\" is none of debug, info, warning, error");
 }
