@@ -26,7 +26,9 @@ absl::Status CheckOption(std::string_view name, int64_t value, int64_t low, int6
 }
 
 absl::Status CheckOptions(const EngineOptions& options, const model::ModelConfig& config) {
-  RETURN_IF_ERROR(CheckOption("max_length", options.max_length, 0, config.max_context));
+  if (options.max_length != 0) {  // a token of the prompt and one of the output
+    RETURN_IF_ERROR(CheckOption("max_length", options.max_length, 2, config.max_context));
+  }
   RETURN_IF_ERROR(CheckOption("num_slots", options.num_slots, 1, kMaxSlots));
   RETURN_IF_ERROR(
       CheckOption("max_step_tokens", options.max_step_tokens, options.num_slots, kMaxStepTokens));

@@ -5,10 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "common/concat.h"
 #include "common/flags.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "model/checkpoint.h"
+#include "model/tokenizer.h"
 #include "worker/config.h"
 #include "worker/engine.h"
 #include "worker/load_progress.h"
@@ -46,6 +48,13 @@ void AddFlags(WorkerConfig& config, CLI::App& app) {
       ->capture_default_str();
 }
 
+// A worker has no use for its tokenizer, but no router can serve the model without.
+absl::Status CheckTokenizer(const std::string& path, const model::Checkpoint& checkpoint) {
+  const auto tokenizer = model::Tokenizer::FromModelFiles(checkpoint.model_files());
+  if (tokenizer.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(Concat(path, ": ", tokenizer.status().message()));
+}
+
 absl::Status Serve(const WorkerConfig& config, ShutdownSignal& shutdown) {
   RETURN_IF_ERROR(Validate(config));
   LogLevel level = LogLevel::kInfo;
@@ -60,6 +69,7 @@ absl::Status Serve(const WorkerConfig& config, ShutdownSignal& shutdown) {
   ASSIGN_OR_RETURN(std::unique_ptr<kernels::Backend> backend, MakeBackend(config));
   ASSIGN_OR_RETURN(std::unique_ptr<model::Checkpoint> checkpoint,
                    model::Checkpoint::Open(config.model));
+  RETURN_IF_ERROR(CheckTokenizer(config.model, *checkpoint));
   ASSIGN_OR_RETURN(
       const std::unique_ptr<Engine> engine,
       Engine::Create(*checkpoint, std::move(backend), config.engine, ShowLoadProgress()));

@@ -104,7 +104,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Create(PoorBackend::Traits traits,
 
 TEST(EngineCreateTest, NamesTheOptionThatIsOutOfRange) {
   const std::pair<EngineOptions, const char*> cases[] = {
-      {{.max_length = 1025}, "max_length 1025 is outside 0 .. 1024"},
+      {{.max_length = 1025}, "max_length 1025 is outside 2 .. 1024"},
+      {{.max_length = 1}, "max_length 1"},
       {{.max_length = -1}, "max_length -1"},
       {{.num_slots = 0}, "num_slots 0 is outside 1 .. 4096"},
       {{.num_slots = 64, .max_step_tokens = 63}, "max_step_tokens 63 is outside 64 .. 65536"},

@@ -4,6 +4,7 @@ import pathlib
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import unittest
 
@@ -29,9 +30,20 @@ class WorkerProgramTest(unittest.TestCase):
         self.check_refused("--bogus", "--model", TINY, "--bogus")
         self.check_refused("/no/such/model", "--model", "/no/such/model")
         self.check_refused("config.json", "--model", str(ROOT / "worker"))
-        self.check_refused("max_length 5000 is outside 0 .. 1024", "--model", TINY, "--max-length", "5000")
+        self.check_refused("max_length 5000 is outside 2 .. 1024", "--model", TINY, "--max-length", "5000")
         self.check_refused('--dtype "int8"', "--model", TINY, "--dtype", "int8")
         self.check_refused('--listen "nowhere"', "--model", TINY, "--listen", "nowhere")
+
+    def test_a_model_without_a_sound_tokenizer_exits_with_2_and_names_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for file in pathlib.Path(TINY).iterdir():
+                os.symlink(file, pathlib.Path(folder) / file.name)
+            pathlib.Path(folder, "tokenizer.json").unlink()
+            pathlib.Path(folder, "tokenizer.json").write_text('{"model":')
+            self.check_refused(f"{folder}: tokenizer.json: not valid JSON", "--model", folder)
+            pathlib.Path(folder, "tokenizer.json").unlink()
+            pathlib.Path(folder, "tokenizer.model").unlink()
+            self.check_refused(f"{folder}: the model has no tokenizer", "--model", folder)
 
     def test_port_in_use_exits_with_2_and_names_it(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
