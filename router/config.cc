@@ -1,10 +1,10 @@
 #include "router/config.h"
 
-#include <charconv>
 #include <optional>
 #include <string_view>
 
 #include "common/concat.h"
+#include "common/host_port.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "router/worker_discovery.h"
@@ -36,14 +36,8 @@ absl::Status CheckZeroOrMore(std::string_view flag, absl::Duration value) {
 absl::Status CheckWorker(std::string_view address) {
   ASSIGN_OR_RETURN(const std::optional<DnsName> name, ParseDnsName(address));
   if (name.has_value()) return absl::OkStatus();
-  const size_t colon = address.rfind(':');
-  int port = 0;
-  if (colon != std::string_view::npos && colon > 0) {
-    const std::string_view digits = address.substr(colon + 1);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-    if (error != std::errc() || end != digits.data() + digits.size()) port = 0;
-  }
-  if (port >= 1 && port <= 65535) return absl::OkStatus();
+  const std::optional<HostPort> parsed = ParseHostPort(address);
+  if (parsed.has_value() && parsed->port >= 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
       Concat("--worker ", Quoted(address), " is neither host:port nor dns:name:port"));
 }

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <memory>
 #include <utility>
 
 #include "common/concat.h"
+#include "common/host_port.h"
 #include "common/log.h"
 
 namespace weightless::router {
@@ -22,17 +22,10 @@ constexpr std::string_view kPrefix = "dns:";
 
 absl::StatusOr<std::optional<DnsName>> ParseDnsName(std::string_view worker) {
   if (!worker.starts_with(kPrefix)) return std::optional<DnsName>();
-  const std::string_view rest = worker.substr(kPrefix.size());
-  const size_t colon = rest.rfind(':');
-  DnsName name;
-  if (colon != std::string_view::npos && colon > 0) {
-    name.host = rest.substr(0, colon);
-    const std::string_view digits = rest.substr(colon + 1);
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), name.port);
-    if (error != std::errc() || end != digits.data() + digits.size()) name.port = 0;
+  const std::optional<HostPort> parsed = ParseHostPort(worker.substr(kPrefix.size()));
+  if (parsed.has_value() && parsed->port >= 1) {
+    return DnsName{.host = parsed->host, .port = parsed->port};
   }
-  if (name.port >= 1 && name.port <= 65535) return std::optional<DnsName>(std::move(name));
   return absl::InvalidArgumentError(Concat("--worker ", Quoted(worker), " is not dns:HOST:PORT"));
 }
 

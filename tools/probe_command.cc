@@ -1,12 +1,12 @@
 // weightless probe URL: the health check of a container or a script.
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdio>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "common/flags.h"
+#include "common/host_port.h"
 #include "tools/probe.h"
 #include "tools/subcommands.h"
 
@@ -16,23 +16,6 @@ namespace {
 constexpr int kNotReady = 1;
 constexpr int kUsageError = 2;
 
-struct HostPort {
-  std::string host;
-  int port = 0;
-};
-
-std::optional<HostPort> ParseHostPort(std::string_view text) {
-  const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) return std::nullopt;
-  HostPort result{.host = std::string(text.substr(0, colon))};
-  const std::string_view digits = text.substr(colon + 1);
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), result.port);
-  const bool is_number = error == std::errc() && end == digits.data() + digits.size();
-  if (!is_number || result.port < 1 || result.port > 65535) return std::nullopt;
-  return result;
-}
-
 // Nothing when the URL is neither http://HOST:PORT nor grpc://HOST:PORT.
 std::optional<Probe> MakeProbe(std::string_view url) {
   const size_t end = url.find("://");
@@ -40,7 +23,7 @@ std::optional<Probe> MakeProbe(std::string_view url) {
   const std::string_view scheme = url.substr(0, end);
   const std::string_view address = url.substr(end + 3);
   const std::optional<HostPort> parsed = ParseHostPort(address);
-  if (!parsed.has_value()) return std::nullopt;
+  if (!parsed.has_value() || parsed->port < 1) return std::nullopt;
   if (scheme == "http") return HttpReadyProbe(parsed->host, parsed->port);
   if (scheme == "grpc") return GrpcHealthProbe(std::string(address));
   return std::nullopt;

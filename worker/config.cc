@@ -1,12 +1,12 @@
 #include "worker/config.h"
 
 #include <array>
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "common/concat.h"
+#include "common/host_port.h"
 #include "common/status.h"
 
 namespace weightless::worker {
@@ -33,24 +33,15 @@ std::optional<KernelFamily> FindFamily(std::string_view name) {
   return std::nullopt;
 }
 
-bool IsHostPort(std::string_view address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) return false;
-  const std::string_view text = address.substr(colon + 1);
-  int port = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return error == std::errc() && end == text.data() + text.size() && port >= 0 && port <= 65535;
-}
-
 }  // namespace
 
 absl::Status Validate(const WorkerConfig& config) {
   if (config.model.empty()) return absl::InvalidArgumentError("--model is missing");
-  if (!IsHostPort(config.listen)) {
+  if (!ParseHostPort(config.listen).has_value()) {
     return absl::InvalidArgumentError(
         Concat("--listen ", Quoted(config.listen), " is not host:port with a port up to 65535"));
   }
-  if (!config.metrics_listen.empty() && !IsHostPort(config.metrics_listen)) {
+  if (!config.metrics_listen.empty() && !ParseHostPort(config.metrics_listen).has_value()) {
     return absl::InvalidArgumentError(Concat("--metrics-listen ", Quoted(config.metrics_listen),
                                              " is not host:port with a port up to 65535"));
   }

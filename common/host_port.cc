@@ -1,0 +1,19 @@
+#include "common/host_port.h"
+
+#include <charconv>
+
+namespace weightless {
+
+std::optional<HostPort> ParseHostPort(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return std::nullopt;
+  HostPort result{.host = std::string(text.substr(0, colon))};
+  const std::string_view digits = text.substr(colon + 1);
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), result.port);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  if (result.port < 0 || result.port > 65535) return std::nullopt;
+  return result;
+}
+
+}  // namespace weightless

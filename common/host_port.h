@@ -1,0 +1,18 @@
+// "host:port" as flags and addresses have it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace weightless {
+
+struct HostPort {
+  std::string host;  // never empty; an IPv6 address keeps its brackets
+  int port = 0;      // 0 .. 65535; whether 0 makes sense is the caller's to say
+};
+
+// The port follows the last colon. Nothing when there is no host, or no such port in plain digits.
+std::optional<HostPort> ParseHostPort(std::string_view text);
+
+}  // namespace weightless

@@ -1,0 +1,25 @@
+#include "common/host_port.h"
+
+#include <gtest/gtest.h>
+
+namespace weightless {
+namespace {
+
+TEST(HostPortTest, ThePortFollowsTheLastColon) {
+  const auto name = ParseHostPort("worker.local:9000");
+  ASSERT_TRUE(name.has_value());
+  EXPECT_EQ(name->host, "worker.local");
+  EXPECT_EQ(name->port, 9000);
+  EXPECT_EQ(ParseHostPort("127.0.0.1:0")->port, 0);
+  EXPECT_EQ(ParseHostPort("[::1]:65535")->host, "[::1]");
+}
+
+TEST(HostPortTest, RefusesWhatHasNoHostOrNoPort) {
+  for (const char* text : {"", ":", "host", "host:", ":80", "host:65536", "host:-1", "host:+1",
+                           "host: 80", "host:80x", "host:99999999999999999999"}) {
+    EXPECT_FALSE(ParseHostPort(text).has_value()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace weightless
