@@ -12,8 +12,8 @@ build:    ## programs and tests, in build/$(PRESET)/bin
 demo:     ## a streamed answer of the built-in model
 	scripts/setup build && scripts/demo
 
-test:     ## every test; one that fails is tried once more, for those that time things on a busy machine
-	scripts/setup build test && scripts/test-venv && $(MAKE) build && ctest --preset $(PRESET) --repeat until-pass:2
+test:     ## every test
+	scripts/setup build test && scripts/test-venv && $(MAKE) build && ctest --preset $(PRESET)
 
 lint:     ## clang-format, clang-tidy, headers alone, layers, sizes
 	scripts/setup && scripts/lint
