@@ -53,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const google::protobuf::LogSilencer no_log_line_for_every_bad_string;
   Slots slots(kLimits);
   while (size >= 2) {
-    const size_t length = std::min<size_t>(data[0] | data[1] << 8, size - 2);
+    const size_t length = std::min(size_t{data[0]} | size_t{data[1]} << 8, size - 2);
     proto::StepPlan plan;
     if (!plan.ParseFromArray(data + 2, static_cast<int>(length))) return 0;
     data += 2 + length;
