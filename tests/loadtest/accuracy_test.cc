@@ -10,9 +10,8 @@
 namespace weightless::loadtest {
 namespace {
 
-// On a machine that does other work meanwhile the generator's event loop is late, and it says so.
-// Only then may the numbers be off, and the run is repeated.
-constexpr double kQuietLagSeconds = 0.001;
+// One hiccup of a busy machine, in the generator, the server or the kernel between them, puts one
+// attempt off by milliseconds. A systematic error puts every attempt off.
 constexpr int kMaxAttempts = 8;
 
 // What is off by more than 1 ms and more than 2 %.
@@ -71,9 +70,9 @@ void CheckAccuracy(int concurrency, MockOptions options, uint64_t num_prompts) {
     mismatches.Compare("TPOT", s.tpot, times.tpot);
     mismatches.Compare("E2E", s.e2e, times.e2e);
     mismatches.Compare("chunk gap", s.chunk_gap, times.gaps);
-    const double lag = Describe(report.result->load.lags).p99;
-    if (!mismatches.text().empty() && lag > kQuietLagSeconds && attempt < kMaxAttempts) continue;
-    EXPECT_EQ(mismatches.text(), "") << "attempt " << attempt << ", lag " << lag;
+    if (!mismatches.text().empty() && attempt < kMaxAttempts) continue;
+    EXPECT_EQ(mismatches.text(), "")
+        << "attempt " << attempt << ", lag " << Describe(report.result->load.lags).p99;
     return;
   }
 }
