@@ -16,6 +16,7 @@ namespace weightless {
 namespace {
 
 constexpr std::string_view kConfigFlag = "config";
+constexpr char kNotEmpty[] = "NOT EMPTY";  // in the help, the mark of RefuseEmpty
 
 std::optional<std::string> ProcessEnvironment(const std::string& name) {
   const char* value = std::getenv(name.c_str());
@@ -23,18 +24,42 @@ std::optional<std::string> ProcessEnvironment(const std::string& name) {
   return value;
 }
 
-// The value of the last "--flag=value" or "--flag value"; empty for a flag without one.
-std::optional<std::string> FindArgument(const std::vector<std::string>& arguments,
+// The values of all "--flag=value" and "--flag value"; empty for a flag without one.
+std::vector<std::string> ArgumentValues(const std::vector<std::string>& arguments,
                                         std::string_view flag) {
   const std::string name = Concat("--", flag);
   const std::string assignment = Concat(name, "=");
-  std::optional<std::string> found;
+  std::vector<std::string> values;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == "--") break;
-    if (arguments[i] == name) found = i + 1 < arguments.size() ? arguments[i + 1] : "";
-    if (arguments[i].starts_with(assignment)) found = arguments[i].substr(assignment.size());
+    if (arguments[i] == name) values.push_back(i + 1 < arguments.size() ? arguments[i + 1] : "");
+    if (arguments[i].starts_with(assignment)) {
+      values.push_back(arguments[i].substr(assignment.size()));
+    }
   }
-  return found;
+  return values;
+}
+
+// The last of them.
+std::optional<std::string> FindArgument(const std::vector<std::string>& arguments,
+                                        std::string_view flag) {
+  std::vector<std::string> values = ArgumentValues(arguments, flag);
+  if (values.empty()) return std::nullopt;
+  return std::move(values.back());
+}
+
+// A flag that takes one value, twice on the command line: one of them would be dropped.
+absl::Status CheckNotTwice(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_max() != 1) continue;
+    for (const std::string& flag : option->get_lnames()) {
+      const std::vector<std::string> values = ArgumentValues(arguments, flag);
+      if (values.size() < 2) continue;
+      return absl::InvalidArgumentError(Concat("--", flag, " is there twice, with ",
+                                               Quoted(values[0]), " and ", Quoted(values[1])));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Whether one of the names of `option`, long or short, is among the arguments.
@@ -50,6 +75,22 @@ bool IsSet(const CLI::Option& option, const std::vector<std::string>& arguments)
     }
   }
   return false;
+}
+
+bool RefusesEmpty(const CLI::Option& option) {
+  return option.get_type_name().find(kNotEmpty) != std::string::npos;
+}
+
+absl::Status CheckNotEmpty(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (!RefusesEmpty(*option)) continue;
+    for (const std::string& flag : option->get_lnames()) {
+      if (FindArgument(arguments, flag) != "") continue;
+      return absl::InvalidArgumentError(Concat("--", flag, " (", EnvironmentName(flag),
+                                               ") is empty: give a value or leave it out"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 const CLI::Option* FindOption(const CLI::App& app, const std::string& flag) {
@@ -116,9 +157,14 @@ std::string EnvironmentName(std::string_view flag) {
   return name;
 }
 
+void RefuseEmpty(CLI::Option& option) {
+  option.check(CLI::Validator([](const std::string&) { return std::string(); }, kNotEmpty));
+}
+
 absl::StatusOr<std::vector<std::string>> LayeredArguments(const CLI::App& app,
                                                           const std::vector<std::string>& arguments,
                                                           const Environment& environment) {
+  RETURN_IF_ERROR(CheckNotTwice(app, arguments));
   std::vector<std::string> from_environment;
   std::set<const CLI::Option*> taken;
   for (const CLI::Option* option : app.get_options()) {
@@ -129,7 +175,7 @@ absl::StatusOr<std::vector<std::string>> LayeredArguments(const CLI::App& app,
     }
     const std::string& flag = option->get_lnames().front();
     const auto value = environment(EnvironmentName(flag));
-    if (!value || value->empty()) continue;
+    if (!value || (value->empty() && !RefusesEmpty(*option))) continue;
     from_environment.push_back(Concat("--", flag, "=", *value));
     taken.insert(option);
   }
@@ -141,6 +187,7 @@ absl::StatusOr<std::vector<std::string>> LayeredArguments(const CLI::App& app,
   }
   out.insert(out.end(), from_environment.begin(), from_environment.end());
   out.insert(out.end(), arguments.begin(), arguments.end());
+  RETURN_IF_ERROR(CheckNotEmpty(app, out));
   return out;
 }
 

@@ -16,4 +16,8 @@ std::optional<HostPort> ParseHostPort(std::string_view text) {
   return result;
 }
 
+bool IsLoopback(std::string_view host) {
+  return host.starts_with("127.") || host == "localhost" || host == "[::1]" || host == "::1";
+}
+
 }  // namespace weightless

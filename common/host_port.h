@@ -15,4 +15,8 @@ struct HostPort {
 // The port follows the last colon. Nothing when there is no host, or no such port in plain digits.
 std::optional<HostPort> ParseHostPort(std::string_view text);
 
+// Whether only this machine reaches a listener on `host`. A name other than localhost counts as
+// reachable.
+bool IsLoopback(std::string_view host);
+
 }  // namespace weightless

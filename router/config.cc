@@ -78,6 +78,7 @@ absl::Status Validate(const RouterConfig& config) {
   RETURN_IF_ERROR(CheckRange("max-queued", config.max_queued, 1, 1000000));
   RETURN_IF_ERROR(CheckPositive("step-timeout", config.step_timeout));
   RETURN_IF_ERROR(CheckRange("max-requests-per-key", config.max_requests_per_key, 0, 1000000));
+  RETURN_IF_ERROR(CheckComplete(config.grpc_tls));
   RETURN_IF_ERROR(ValidateHttp(config.http));
   RETURN_IF_ERROR(CheckPositive("drain-timeout", config.drain_timeout));
   RETURN_IF_ERROR(CheckZeroOrMore("request-timeout", config.request_timeout));

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/grpc_tls.h"
 #include "router/http_options.h"
 
 namespace weightless::router {
@@ -26,6 +27,7 @@ struct RouterConfig {
 
   bool vllm_metrics = true;  // /metrics has vLLM's names, too
 
+  GrpcTlsFiles grpc_tls;          // of the connections to workers
   std::string api_key_file;       // empty = no keys
   int max_requests_per_key = 0;   // under way at once; 0 = no limit
   std::string served_model_name;  // what clients call the model; empty = as the worker does

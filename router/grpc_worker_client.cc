@@ -30,8 +30,16 @@ absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+// Where a worker is, and how to talk to it.
+struct Target {
+  std::string address;
+  GrpcTls* tls = nullptr;   // null: without TLS
+  std::string server_name;  // expected in its certificate; empty: the host of the address
+};
+
+std::shared_ptr<grpc::Channel> MakeChannel(const Target& target) {
   grpc::ChannelArguments args;
+  if (!target.server_name.empty()) args.SetSslTargetNameOverride(target.server_name);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -40,7 +48,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   args.SetMaxReceiveMessageSize(kMaxMessageBytes);
   args.SetMaxSendMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
+  return grpc::CreateCustomChannel(target.address, ChannelCredentials(target.tls), args);
 }
 
 // Connections until they are over and gone. A connection must not be destroyed in its last
@@ -78,11 +86,11 @@ class Departures {
 // One connection, from Describe to the end of Run. `self_` keeps it until its last callback.
 class Connection : public grpc::ClientBidiReactor<proto::StepPlan, proto::StepResult> {
  public:
-  Connection(const std::string& address, const WorkerClient::ConnectOptions& options,
+  Connection(const Target& target, const WorkerClient::ConnectOptions& options,
              Departures& departures)
       : options_(options),
         departures_(departures),
-        stub_(proto::Worker::NewStub(MakeChannel(address))),
+        stub_(proto::Worker::NewStub(MakeChannel(target))),
         files_reader_(*this) {
     departures_.Add();
   }
@@ -266,7 +274,7 @@ class Connection : public grpc::ClientBidiReactor<proto::StepPlan, proto::StepRe
 
 class GrpcWorkerClient : public WorkerClient {
  public:
-  explicit GrpcWorkerClient(std::string address) : address_(std::move(address)) {}
+  explicit GrpcWorkerClient(Target target) : target_(std::move(target)) {}
   ~GrpcWorkerClient() override {
     Disconnect();
     departures_.AwaitAll();
@@ -275,7 +283,7 @@ class GrpcWorkerClient : public WorkerClient {
 
   void Connect(const ConnectOptions& options) override {
     Disconnect();
-    connection_ = std::make_shared<Connection>(address_, options, departures_);
+    connection_ = std::make_shared<Connection>(target_, options, departures_);
     connection_->Start(connection_);
   }
   void Send(proto::StepPlan plan) override {
@@ -288,7 +296,7 @@ class GrpcWorkerClient : public WorkerClient {
   }
 
  private:
-  const std::string address_;
+  const Target target_;
   Departures departures_;
   std::shared_ptr<Connection> connection_;  // shared with its own callbacks
 };
@@ -296,7 +304,14 @@ class GrpcWorkerClient : public WorkerClient {
 }  // namespace
 
 std::unique_ptr<WorkerClient> MakeGrpcWorkerClient(const std::string& address) {
-  return std::make_unique<GrpcWorkerClient>(address);
+  return std::make_unique<GrpcWorkerClient>(
+      Target{.address = address, .tls = nullptr, .server_name = {}});
+}
+
+std::unique_ptr<WorkerClient> MakeTlsWorkerClient(const std::string& address, GrpcTls& tls,
+                                                  const std::string& server_name) {
+  return std::make_unique<GrpcWorkerClient>(
+      Target{.address = address, .tls = &tls, .server_name = server_name});
 }
 
 }  // namespace weightless::router

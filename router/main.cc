@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/flags.h"
+#include "common/grpc_tls.h"
 #include "router/config.h"
 #include "router/router.h"
 
@@ -29,6 +30,7 @@ void AddFlags(RouterConfig& c, CLI::App& app) {
   app.add_option("--metrics-port", c.metrics_port, "Also serve /metrics here, without keys");
   app.add_option("--vllm-metrics", c.vllm_metrics, "on: metrics also under vLLM's names; off")
       ->default_str("on");
+  AddGrpcTlsFlags(app, c.grpc_tls);
   app.add_option("--api-key-file", c.api_key_file, "Keys, name:key or key, one a line");
   app.add_option("--max-requests-per-key", c.max_requests_per_key, "Under way at once; 0: any");
   app.add_option("--served-model-name", c.served_model_name, "What clients call the model");
@@ -67,6 +69,7 @@ int main(int argc, char** argv) {
   sigaddset(&stop_signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);  // before any thread, for all of them
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGHUP, SIG_IGN);  // changed files are seen without it
   CLI::App app("OpenAI-style HTTP front door and scheduler of the workers.", "weightless-router");
   weightless::router::RouterConfig config;
   weightless::router::AddFlags(config, app);

@@ -1,13 +1,18 @@
 #include "router/router.h"
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "common/concat.h"
+#include "common/grpc_log.h"
+#include "common/grpc_tls.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/status.h"
@@ -60,6 +65,7 @@ void LogConfig(const RouterConfig& config, int64_t file_limit) {
                        {"http_threads", config.http.num_threads},
                        {"max_connections", config.http.max_connections},
                        {"file_limit", file_limit},
+                       {"grpc_tls", config.grpc_tls.cert.empty() ? "off" : "on"},
                        {"keys", config.api_key_file.empty() ? "none" : "required"},
                        {"max_requests_per_key", config.max_requests_per_key},
                        {"plan_ahead", config.plan_ahead},
@@ -67,6 +73,26 @@ void LogConfig(const RouterConfig& config, int64_t file_limit) {
 }
 
 std::string Address(const std::string& host, int port) { return Concat(host, ":", port); }
+
+// Under which name each discovered worker was found: its certificate must have it. Thread-safe.
+class WorkerNames {
+ public:
+  void Set(const std::vector<FoundWorker>& found) {
+    absl::MutexLock lock(&mutex_);
+    names_.clear();
+    for (const FoundWorker& worker : found) names_[worker.address] = worker.name;
+  }
+  // Empty for a worker that was given by its address.
+  std::string Get(const std::string& address) const {
+    absl::MutexLock lock(&mutex_);
+    const auto found = names_.find(address);
+    return found != names_.end() ? found->second : "";
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::map<std::string, std::string> names_ ABSL_GUARDED_BY(mutex_);  // by address
+};
 
 }  // namespace
 
@@ -78,24 +104,34 @@ absl::Status RunRouter(const RouterConfig& config, const std::function<void()>& 
   if (!config.api_key_file.empty()) {
     ASSIGN_OR_RETURN(keys, ApiKeys::Load(config.api_key_file));
   }
+  ASSIGN_OR_RETURN(const std::unique_ptr<GrpcTls> grpc_tls, GrpcTls::Load(config.grpc_tls));
   LogConfig(config, RaiseFileLimit());
 
   // Later ones use earlier ones, and go first.
   const RealClock clock;
   RouterMetrics metrics(
       {.vllm_names = config.vllm_metrics, .served_model_name = config.served_model_name});
-  const WorkerClientFactory make_client = [delay =
-                                               config.stream_delay](const std::string& address) {
-    std::unique_ptr<WorkerClient> client = MakeGrpcWorkerClient(address);
+  RouteGrpcLog();
+  WorkerNames names;
+  const WorkerClientFactory make_client = [delay = config.stream_delay, &names,
+                                           tls = grpc_tls.get()](const std::string& address) {
+    std::unique_ptr<WorkerClient> client =
+        tls != nullptr ? MakeTlsWorkerClient(address, *tls, names.Get(address))
+                       : MakeGrpcWorkerClient(address);
     if (delay == absl::ZeroDuration()) return client;
     return MakeDelayedWorkerClient(std::move(client), delay);
   };
   ASSIGN_OR_RETURN(Workers workers, FindWorkers(config, make_client));
   EngineLoop engine(MakeEngineConfig(config), std::move(workers.endpoints), metrics, clock,
                     make_client);
-  const WorkerDiscovery discovery(
-      std::move(workers.names),
-      [&engine](std::vector<std::string> found) { engine.SetDiscovered(std::move(found)); });
+  const WorkerDiscovery discovery(std::move(workers.names),
+                                  [&engine, &names](const std::vector<FoundWorker>& found) {
+                                    names.Set(found);
+                                    std::vector<std::string> addresses;
+                                    for (const FoundWorker& worker : found)
+                                      addresses.push_back(worker.address);
+                                    engine.SetDiscovered(std::move(addresses));
+                                  });
   Routes routes(config, std::move(keys), engine, clock, metrics);
   HttpServer server(config.http, routes, clock, metrics);
   RETURN_IF_ERROR(server.Listen(config.host, config.port));

@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -74,18 +74,18 @@ WorkerDiscovery::~WorkerDiscovery() {
 }
 
 void WorkerDiscovery::Run() {
-  std::vector<std::string> reported;
+  std::vector<FoundWorker> reported;
   for (;;) {
-    std::vector<std::string> addresses;
+    std::map<std::string, std::string> names;  // by address
     for (Known& known : names_) {
       Refresh(known);
-      addresses.insert(addresses.end(), known.addresses.begin(), known.addresses.end());
+      for (const std::string& address : known.addresses) names.emplace(address, known.name.host);
     }
-    std::sort(addresses.begin(), addresses.end());
-    addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
-    if (addresses != reported) {
-      reported = addresses;
-      report_(std::move(addresses));
+    std::vector<FoundWorker> found;
+    for (auto& [address, name] : names) found.push_back({.address = address, .name = name});
+    if (found != reported) {
+      report_(found);
+      reported = std::move(found);
     }
     absl::MutexLock lock(&mutex_);
     if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), interval_)) return;

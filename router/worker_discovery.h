@@ -29,13 +29,21 @@ absl::StatusOr<std::optional<DnsName>> ParseDnsName(std::string_view worker);
 // kUnavailable when nobody could tell. Blocks while the resolver does.
 absl::StatusOr<std::vector<std::string>> LookUp(const DnsName& name);
 
-// Owns a thread that looks every name up once in an interval and reports the addresses of all of
-// them, sorted, when they differ from what it reported before. Of a name that nobody could tell
-// about, the last known addresses count.
+// A worker under a name.
+struct FoundWorker {
+  std::string address;  // ip:port
+  std::string name;     // host of the first name, by their order as given, that has the address
+
+  bool operator==(const FoundWorker& other) const = default;
+};
+
+// Owns a thread that looks every name up once in an interval and reports the workers of all of
+// them, sorted by address, when they differ from what it reported before. Of a name that nobody
+// could tell about, the last known addresses count.
 class WorkerDiscovery {
  public:
   using Resolver = std::function<absl::StatusOr<std::vector<std::string>>(const DnsName&)>;
-  using Report = std::function<void(std::vector<std::string> addresses)>;
+  using Report = std::function<void(const std::vector<FoundWorker>& found)>;
 
   // `report` is called by the thread, until the destructor returns.
   WorkerDiscovery(std::vector<DnsName> names, Report report, Resolver resolver = LookUp,

@@ -66,15 +66,28 @@ ProbeResult GetReady(const std::string& host, int port) {
 
 }  // namespace
 
-Probe GrpcHealthProbe(const std::string& address) {
+namespace {
+
+std::shared_ptr<health::Health::Stub> ConnectHealth(const std::string& address, GrpcTls* tls,
+                                                    const std::string& server_name) {
   grpc::ChannelArguments arguments;
+  if (!server_name.empty()) arguments.SetSslTargetNameOverride(server_name);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  const std::shared_ptr<health::Health::Stub> stub = health::Health::NewStub(
-      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
-  return [stub] {
+  return health::Health::NewStub(
+      grpc::CreateCustomChannel(address, ChannelCredentials(tls), arguments));
+}
+
+}  // namespace
+
+Probe GrpcHealthProbe(const std::string& address, GrpcTls* tls, const std::string& server_name) {
+  // A channel keeps the certificate that it began with, so with TLS each probe has its own.
+  std::shared_ptr<health::Health::Stub> kept;
+  if (tls == nullptr) kept = ConnectHealth(address, tls, server_name);
+  return [kept, address, tls, server_name] {
+    const auto stub = kept != nullptr ? kept : ConnectHealth(address, tls, server_name);
     grpc::ClientContext context;
     context.set_wait_for_ready(true);  // connecting makes progress only while a call waits
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(kTimeoutSeconds));

@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/grpc_tls.h"
 
 namespace weightless::tools {
 
@@ -17,8 +18,10 @@ enum class ProbeResult { kSilent, kNotReady, kReady };
 // Blocks for at most a second or so. Thread-safe.
 using Probe = std::function<ProbeResult()>;
 
-// grpc.health.v1 Check at "host:port".
-Probe GrpcHealthProbe(const std::string& address);
+// grpc.health.v1 Check at "host:port". With `tls`, which outlives the probe, the certificate there
+// must name `server_name`, or without one the host of `address`.
+Probe GrpcHealthProbe(const std::string& address, GrpcTls* tls = nullptr,
+                      const std::string& server_name = {});
 // GET /ready at host:port; 200 is ready, any other answer is not ready.
 Probe HttpReadyProbe(const std::string& host, int port);
 

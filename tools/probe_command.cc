@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "common/flags.h"
+#include "common/grpc_log.h"
+#include "common/grpc_tls.h"
 #include "common/host_port.h"
 #include "tools/probe.h"
 #include "tools/subcommands.h"
@@ -17,7 +19,7 @@ constexpr int kNotReady = 1;
 constexpr int kUsageError = 2;
 
 // Nothing when the URL is neither http://HOST:PORT nor grpc://HOST:PORT.
-std::optional<Probe> MakeProbe(std::string_view url) {
+std::optional<Probe> MakeProbe(std::string_view url, GrpcTls* tls, const std::string& server_name) {
   const size_t end = url.find("://");
   if (end == std::string_view::npos) return std::nullopt;
   const std::string_view scheme = url.substr(0, end);
@@ -25,7 +27,7 @@ std::optional<Probe> MakeProbe(std::string_view url) {
   const std::optional<HostPort> parsed = ParseHostPort(address);
   if (!parsed.has_value() || parsed->port < 1) return std::nullopt;
   if (scheme == "http") return HttpReadyProbe(parsed->host, parsed->port);
-  if (scheme == "grpc") return GrpcHealthProbe(std::string(address));
+  if (scheme == "grpc") return GrpcHealthProbe(std::string(address), tls, server_name);
   return std::nullopt;
 }
 
@@ -49,8 +51,19 @@ int RunProbe(int argc, const char* const* argv) {
   std::string url;
   app.add_option("url", url, "http://HOST:PORT of a router, grpc://HOST:PORT of a worker")
       ->required();
+  GrpcTlsFiles files;
+  AddGrpcTlsFlags(app, files);
+  std::string server_name;
+  app.add_option("--grpc-tls-server-name", server_name,
+                 "name in the worker's certificate; default: HOST");
   if (const auto code = ParseFlags(app, argc, argv)) return *code;
-  const std::optional<Probe> probe = MakeProbe(url);
+  RouteGrpcLog();
+  const auto tls = GrpcTls::Load(files);
+  if (!tls.ok()) {
+    std::fprintf(stderr, "weightless probe: %s\n", std::string(tls.status().message()).c_str());
+    return kUsageError;
+  }
+  const std::optional<Probe> probe = MakeProbe(url, tls->get(), server_name);
   if (!probe.has_value()) {
     std::fprintf(stderr,
                  "weightless probe: '%s' is neither http://HOST:PORT nor grpc://HOST:PORT\n",

@@ -11,6 +11,8 @@
 #include "absl/strings/str_split.h"
 #include "common/concat.h"
 #include "common/flags.h"
+#include "common/grpc_log.h"
+#include "common/grpc_tls.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "kernels/cpu/thread_pool.h"
@@ -25,6 +27,7 @@ namespace weightless::tools {
 namespace {
 
 constexpr int kUsageError = 2;
+constexpr int kMaxPort = 65535;
 // What a program may take to end beyond the time that running requests get.
 constexpr absl::Duration kStopMargin = absl::Seconds(15);
 
@@ -46,6 +49,7 @@ constexpr PassedFlag kRouterFlags[] = {
     {"max-requests-per-key", "requests of one key under way at once"},
     {"served-model-name", "what clients call the model"},
     {"metrics-port", "also serve /metrics on this port, without keys"},
+    {"vllm-metrics", "on: metrics also under vLLM's names; off"},
     {"plan-ahead", "steps in flight per worker"},
     {"max-chunk-tokens", "prompt tokens that one step may take of one sequence"},
     {"max-queued", "sequences that may wait"},
@@ -59,6 +63,8 @@ struct ServeConfig {
   std::string host = "127.0.0.1";
   int port = 8000;
   int workers = 1;
+  int worker_metrics_port = 0;  // of the first worker, the others follow; 0: none
+  GrpcTlsFiles grpc_tls;        // of router and workers alike
   double memory_utilization = 0.3;
   double drain_timeout_s = 30;
   std::string log_level = "info";
@@ -90,6 +96,10 @@ void AddFlags(CLI::App& app, ServeConfig& config) {
   app.add_option("--log-level", config.log_level, "debug, info, warning or error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
       ->capture_default_str();
+  app.add_option("--worker-metrics-port", config.worker_metrics_port,
+                 "loopback port of the first worker's /metrics; worker i has this port + i")
+      ->check(CLI::Range(1, 65535));
+  AddGrpcTlsFlags(app, config.grpc_tls);
   for (const PassedFlag& flag : kWorkerFlags) {
     app.add_option(Concat("--", flag.name), config.passed[flag.name], flag.help);
   }
@@ -121,7 +131,14 @@ bool IsShown(const std::string& line, LogLevel shown) {
          level >= shown;
 }
 
-Program WorkerProgram(const ServeConfig& config, int worker_idx, int port) {
+void AppendTls(const GrpcTlsFiles& files, std::vector<std::string>& command) {
+  if (files.cert.empty()) return;
+  command.push_back(Concat("--grpc-tls-cert-file=", files.cert));
+  command.push_back(Concat("--grpc-tls-key-file=", files.key));
+  command.push_back(Concat("--grpc-tls-ca-file=", files.ca));
+}
+
+Program WorkerProgram(const ServeConfig& config, int worker_idx, int port, GrpcTls* tls) {
   const std::string address = Concat("127.0.0.1:", port);
   std::vector<std::string> command = {
       Concat(ProgramFolder(), "/weightless-worker"),
@@ -131,10 +148,15 @@ Program WorkerProgram(const ServeConfig& config, int worker_idx, int port) {
       Concat("--device-memory-utilization=", config.memory_utilization / config.workers),
       Concat("--log-level=", ChildLogLevel(config)),
   };
+  if (config.worker_metrics_port != 0) {
+    command.push_back(
+        Concat("--metrics-listen=127.0.0.1:", config.worker_metrics_port + worker_idx));
+  }
+  AppendTls(config.grpc_tls, command);
   AppendPassed(kWorkerFlags, config, command);
   return {.name = Concat("worker-", worker_idx),
           .command = std::move(command),
-          .make_probe = [address] { return GrpcHealthProbe(address); },
+          .make_probe = [address, tls] { return GrpcHealthProbe(address, tls); },
           .stop_stage = 1};
 }
 
@@ -155,6 +177,7 @@ Program RouterProgram(const ServeConfig& config, const std::vector<int>& worker_
       Concat("--log-level=", ChildLogLevel(config)),
       Concat("--drain-timeout=", config.drain_timeout_s),
   };
+  AppendTls(config.grpc_tls, command);
   AppendPassed(kRouterFlags, config, command);
   return {.name = "router",
           .command = std::move(command),
@@ -195,6 +218,11 @@ absl::StatusOr<std::unique_ptr<model::Checkpoint>> Prepare(ServeConfig& config) 
   ASSIGN_OR_RETURN(config.model, FindModel(config.model, config.model_dir));
   ASSIGN_OR_RETURN(auto checkpoint, model::Checkpoint::Open(config.model));
   ASSIGN_OR_RETURN(config.port, ProbePort(config.host, config.port));
+  if (config.worker_metrics_port + config.workers - 1 > kMaxPort) {
+    return absl::InvalidArgumentError(Concat("--worker-metrics-port ", config.worker_metrics_port,
+                                             " leaves no ports up to ", kMaxPort, " for ",
+                                             config.workers, " workers"));
+  }
   return checkpoint;
 }
 
@@ -233,7 +261,9 @@ int Serve(int argc, const char* const* argv) {
 
   const auto checkpoint = Prepare(config);
   const auto worker_ports = FreeLoopbackPorts(config.workers);
-  for (const absl::Status& status : {checkpoint.status(), worker_ports.status()}) {
+  RouteGrpcLog();
+  const auto tls = GrpcTls::Load(config.grpc_tls);
+  for (const absl::Status& status : {checkpoint.status(), worker_ports.status(), tls.status()}) {
     if (status.ok()) continue;
     std::cerr << "weightless serve: " << status.message() << "\n";
     return kUsageError;
@@ -243,7 +273,8 @@ int Serve(int argc, const char* const* argv) {
   Supervisor supervisor(MakeOptions(app, config, level, **checkpoint, display));
   std::vector<Program> programs;
   for (int i = 0; i < config.workers; ++i) {
-    programs.push_back(WorkerProgram(config, i, (*worker_ports)[static_cast<size_t>(i)]));
+    programs.push_back(
+        WorkerProgram(config, i, (*worker_ports)[static_cast<size_t>(i)], tls->get()));
   }
   programs.push_back(RouterProgram(config, *worker_ports));
   return supervisor.Run(std::move(programs));

@@ -45,6 +45,7 @@ absl::Status Validate(const WorkerConfig& config) {
     return absl::InvalidArgumentError(Concat("--metrics-listen ", Quoted(config.metrics_listen),
                                              " is not host:port with a port up to 65535"));
   }
+  RETURN_IF_ERROR(CheckComplete(config.grpc_tls));
   if (config.dtype != "bfloat16" && config.dtype != "float32") {
     return absl::InvalidArgumentError(
         Concat("--dtype ", Quoted(config.dtype), " is neither bfloat16 nor float32"));

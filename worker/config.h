@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/grpc_tls.h"
 #include "common/log.h"
 #include "kernels/backend.h"
 #include "worker/engine.h"
@@ -16,6 +17,7 @@ struct WorkerConfig {
   std::string model;                   // path of a checkpoint
   std::string listen = "127.0.0.1:0";  // host:port, port 0: any free one
   std::string metrics_listen;          // host:port that answers GET /metrics; empty: none
+  GrpcTlsFiles grpc_tls;
   std::string dtype = "bfloat16";
   std::string kernels = "auto";
   int threads = 0;  // 0: all cores this process may run on

@@ -7,6 +7,8 @@
 
 #include "common/concat.h"
 #include "common/flags.h"
+#include "common/grpc_tls.h"
+#include "common/host_port.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "model/checkpoint.h"
@@ -28,6 +30,7 @@ void AddFlags(WorkerConfig& config, CLI::App& app) {
       ->capture_default_str();
   app.add_option("--metrics-listen", config.metrics_listen,
                  "host:port that answers GET /metrics, without authentication; empty: none");
+  AddGrpcTlsFlags(app, config.grpc_tls);
   app.add_option("--max-length", engine.max_length, "Tokens per sequence; 0: the model's limit");
   app.add_option("--num-slots", engine.num_slots, "Sequences at once")->capture_default_str();
   app.add_option("--max-step-tokens", engine.max_step_tokens, "Tokens computed in one step")
@@ -66,6 +69,12 @@ absl::Status Serve(const WorkerConfig& config, ShutdownSignal& shutdown) {
                        {"threads", config.threads},
                        {"num_slots", config.engine.num_slots},
                        {"max_step_tokens", config.engine.max_step_tokens}});
+  ASSIGN_OR_RETURN(const std::unique_ptr<GrpcTls> tls, GrpcTls::Load(config.grpc_tls));
+  if (tls == nullptr && !IsLoopback(ParseHostPort(config.listen)->host)) {
+    LogWarning("grpc_without_tls",
+               {{"listen", config.listen},
+                {"reason", "whoever reaches this port can run plans; see --grpc-tls-cert-file"}});
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<kernels::Backend> backend, MakeBackend(config));
   ASSIGN_OR_RETURN(std::unique_ptr<model::Checkpoint> checkpoint,
                    model::Checkpoint::Open(config.model));
@@ -77,7 +86,7 @@ absl::Status Serve(const WorkerConfig& config, ShutdownSignal& shutdown) {
   checkpoint.reset();  // unmaps the files
   RETURN_IF_ERROR(engine->WarmUp());
   ASSIGN_OR_RETURN(const std::unique_ptr<WorkerService> service,
-                   WorkerService::Start(config.listen, *engine, std::move(model_files)));
+                   WorkerService::Start(config.listen, *engine, std::move(model_files), tls.get()));
   std::unique_ptr<MetricsListener> metrics_listener;
   if (!config.metrics_listen.empty()) {
     ASSIGN_OR_RETURN(metrics_listener,
@@ -90,8 +99,11 @@ absl::Status Serve(const WorkerConfig& config, ShutdownSignal& shutdown) {
                     {"max_context", about.geometry().max_context()},
                     {"num_full_blocks", about.geometry().num_full_blocks()},
                     {"num_sliding_blocks", about.geometry().num_sliding_blocks()}});
-  LogInfo("listening", {{"address", service->address()}});
-  shutdown.Wait();
+  LogInfo("listening",
+          {{"address", service->address()}, {"tls", tls != nullptr ? "mutual" : "none"}});
+  shutdown.Wait([&tls] {
+    if (tls != nullptr) tls->Reload();
+  });
   return absl::OkStatus();
 }
 

@@ -9,18 +9,17 @@
 namespace weightless::worker {
 namespace {
 
-sigset_t StopSignals() {
+sigset_t TakenSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
   return signals;
 }
 
 }  // namespace
 
 ShutdownSignal::ShutdownSignal(absl::Duration grace) : grace_(grace) {
-  const sigset_t signals = StopSignals();
+  const sigset_t signals = TakenSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   thread_ = std::thread([this] { Watch(); });
   pthread_setname_np(thread_.native_handle(), "shutdown");
@@ -36,16 +35,29 @@ ShutdownSignal::~ShutdownSignal() {
   thread_.join();
 }
 
-void ShutdownSignal::Wait() {
-  absl::MutexLock lock(&mutex_);
-  serving_ = true;
-  mutex_.Await(absl::Condition(&signalled_));
+void ShutdownSignal::Wait(const std::function<void()>& on_hangup) {
+  for (;;) {
+    {
+      absl::MutexLock lock(&mutex_);
+      serving_ = true;
+      mutex_.Await(absl::Condition(
+          +[](ShutdownSignal* self)
+               ABSL_NO_THREAD_SAFETY_ANALYSIS { return self->signalled_ || self->hung_up_; },
+          this));
+      if (signalled_) return;
+      hung_up_ = false;
+    }
+    on_hangup();
+  }
 }
 
 void ShutdownSignal::Watch() {
-  const sigset_t signals = StopSignals();
+  const sigset_t signals = TakenSignals();
   int signal = 0;
-  sigwait(&signals, &signal);
+  while (sigwait(&signals, &signal) == 0 && signal == SIGHUP) {
+    absl::MutexLock lock(&mutex_);
+    hung_up_ = true;
+  }
   absl::MutexLock lock(&mutex_);
   if (left_) return;
   LogInfo("stopping", {{"signal", signal}});

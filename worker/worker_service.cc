@@ -1,6 +1,5 @@
 #include "worker/worker_service.h"
 
-#include <grpc/support/log.h>
 #include <grpcpp/alarm.h>
 #include <grpcpp/ext/health_check_service_server_builder_option.h>
 #include <grpcpp/grpcpp.h>
@@ -14,10 +13,15 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/concat.h"
+#include "common/grpc_log.h"
+#include "common/grpc_tls.h"
+#include "common/host_port.h"
 #include "common/log.h"
+#include "common/status.h"
 #include "common/worker_facts.h"
 #include "proto/worker.grpc.pb.h"
 #include "worker/engine_thread.h"
+#include "worker/tls_listener.h"
 
 namespace weightless::worker {
 namespace {
@@ -30,6 +34,10 @@ constexpr int kKeepaliveTimeoutMs = 5000;
 // How long a second caller waits for the lease before it is refused.
 constexpr int kLeaseRetries = 10;
 constexpr std::chrono::milliseconds kLeaseRetryInterval(20);
+// Who connects and then says nothing does not hold a socket for longer.
+constexpr int kHandshakeTimeoutMs = 10000;
+
+using grpc::experimental::ExternalConnectionAcceptor;
 
 // absl's codes are gRPC's.
 grpc::Status ToGrpc(const absl::Status& status) {
@@ -266,10 +274,36 @@ class WorkerService::Impl : public proto::Worker::CallbackService {
 
   // The port, or 0 when it cannot listen.
   int Listen(const std::string& address) {
-    grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+    BuildAndStart(builder);
+    return server_ != nullptr ? port : 0;
+  }
+
+  void ListenWithTls(std::unique_ptr<TlsListener> listener, GrpcTls& tls) {
+    grpc::ServerBuilder builder;
+    using Builder = grpc::ServerBuilder::experimental_type;
+    acceptor_ = Builder(&builder).AddExternalConnectionAcceptor(
+        Builder::ExternalConnectionType::FROM_FD, tls.ServerCredentials());
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
+    BuildAndStart(builder);
+    listener_ = std::move(listener);
+    listener_->Start([this](int fd) {
+      ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = fd;
+      acceptor_->HandleNewConnection(&connection);
+    });
+  }
+
+  ~Impl() override {
+    listener_.reset();
+    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
+  }
+
+ private:
+  void BuildAndStart(grpc::ServerBuilder& builder) {
+    grpc::EnableDefaultHealthCheckService(true);
     builder.RegisterService(this);
     builder.SetMaxReceiveMessageSize(kMaxPlanBytes);
     // A port that another process listens on is an error, not shared with it.
@@ -282,34 +316,36 @@ class WorkerService::Impl : public proto::Worker::CallbackService {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 300);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
     server_ = builder.BuildAndStart();
-    return server_ != nullptr ? port : 0;
   }
 
-  ~Impl() override {
-    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
-  }
-
- private:
   const Engine& engine_;
   WorkerMetrics metrics_;
   const std::map<std::string, std::string> model_files_;
   EngineThread engine_thread_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ExternalConnectionAcceptor> acceptor_;  // with TLS, as the listener
+  std::unique_ptr<TlsListener> listener_;
 };
 
 absl::StatusOr<std::unique_ptr<WorkerService>> WorkerService::Start(
-    const std::string& address, Engine& engine, std::map<std::string, std::string> model_files) {
-  // The library's own lines repeat what our errors say.
-  gpr_set_log_function([](gpr_log_func_args* args) {
-    LogDebug("grpc", {{"message", args->message}});
-  });
+    const std::string& address, Engine& engine, std::map<std::string, std::string> model_files,
+    GrpcTls* tls) {
+  RouteGrpcLog();
+  const std::string host = address.substr(0, address.rfind(':'));
   auto impl = std::make_unique<Impl>(engine, std::move(model_files));
-  const int port = impl->Listen(address);
+  int port = 0;
+  if (tls != nullptr) {
+    const std::optional<HostPort> parsed = ParseHostPort(address);
+    ASSIGN_OR_RETURN(auto listener, TlsListener::Listen(host, parsed ? parsed->port : 0));
+    port = listener->port();
+    impl->ListenWithTls(std::move(listener), *tls);
+  } else {
+    port = impl->Listen(address);
+  }
   if (port == 0) {
     return absl::InvalidArgumentError(
         Concat("cannot listen on ", address, ": in use, or no address of this machine"));
   }
-  const std::string host = address.substr(0, address.rfind(':'));
   return std::unique_ptr<WorkerService>(
       new WorkerService(std::move(impl), Concat(host, ":", port)));
 }

@@ -55,6 +55,15 @@ TEST(FlagsTest, NamesTheEnvironmentAfterTheFlag) {
   EXPECT_EQ(EnvironmentName("max-length"), "WEIGHTLESS_MAX_LENGTH");
 }
 
+TEST(FlagsTest, AFlagTwiceIsRefused) {
+  const Program program;
+  EXPECT_EQ(LayeredArguments(program.app, {"--port=1", "--port", "2"}, Of({})).status().message(),
+            "--port is there twice, with \"1\" and \"2\"");
+  EXPECT_TRUE(
+      LayeredArguments(program.app, {"--worker=a", "--worker=b", "--verbose", "--verbose"}, Of({}))
+          .ok());
+}
+
 TEST(FlagsTest, CommandLineGoesBeforeEnvironmentBeforeFile) {
   const Program program;
   const ConfigFile file("port: 1\nverbose: true\n");
@@ -79,6 +88,26 @@ TEST(FlagsTest, ListSetsAFlagOfSeveralValues) {
 TEST(FlagsTest, EmptyEnvironmentVariableIsUnset) {
   const Program program;
   EXPECT_THAT(*LayeredArguments(program.app, {}, Of({{"WEIGHTLESS_PORT", ""}})), ElementsAre());
+}
+
+TEST(FlagsTest, SomeValuesMustNotBeEmptyWhereverTheyComeFrom) {
+  Program program;
+  std::string key_file;
+  RefuseEmpty(*program.app.add_option("--key-file", key_file));
+  const ConfigFile file("key-file: ''\n");
+  const std::string config = Concat("--config=", file.path());
+  const auto refusal = [&](const std::vector<std::string>& arguments, const Environment& from) {
+    return std::string(LayeredArguments(program.app, arguments, from).status().message());
+  };
+  const std::string empty =
+      "--key-file (WEIGHTLESS_KEY_FILE) is empty: give a value or leave it out";
+  EXPECT_EQ(refusal({"--key-file", ""}, Of({})), empty);
+  EXPECT_EQ(refusal({"--key-file="}, Of({})), empty);
+  EXPECT_EQ(refusal({config}, Of({})), empty);
+  EXPECT_EQ(refusal({}, Of({{"WEIGHTLESS_KEY_FILE", ""}})), empty);
+  EXPECT_EQ(refusal({"--key-file=x"}, Of({{"WEIGHTLESS_KEY_FILE", ""}})), "");
+  EXPECT_EQ(refusal({}, Of({{"WEIGHTLESS_PORT", ""}})), "");
+  EXPECT_EQ(refusal({config, "--key-file", "x"}, Of({})), "");
 }
 
 TEST(FlagsTest, RefusesAFileThatSaysWhatItCannot) {

@@ -21,5 +21,14 @@ TEST(HostPortTest, RefusesWhatHasNoHostOrNoPort) {
   }
 }
 
+TEST(HostPortTest, KnowsWhatOnlyThisMachineReaches) {
+  for (const char* host : {"127.0.0.1", "127.1.2.3", "localhost", "[::1]"}) {
+    EXPECT_TRUE(IsLoopback(host)) << host;
+  }
+  for (const char* host : {"0.0.0.0", "[::]", "10.0.0.1", "worker", "128.0.0.1", ""}) {
+    EXPECT_FALSE(IsLoopback(host)) << host;
+  }
+}
+
 }  // namespace
 }  // namespace weightless

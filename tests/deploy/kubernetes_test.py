@@ -14,7 +14,7 @@ except ImportError:
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "deploy", "k8s")
 VERSIONS = ("1.27", "1.30", "1.33")
-OVERLAYS = ("base", "gpu")
+OVERLAYS = ("base", "gpu", "tls")
 KINDS = sorted(["Deployment", "HorizontalPodAutoscaler", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget",
                 "PodDisruptionBudget", "PodMonitor", "Service", "Service", "StatefulSet"])
 # No schema of the Prometheus operator can be had offline: these are the fields that we use.
@@ -127,6 +127,18 @@ class KubernetesTest(unittest.TestCase):
                     self.assertLessEqual({"startupProbe", "readinessProbe", "livenessProbe"}, container.keys())
                     self.assertEqual({"readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False,
                                       "capabilities": {"drop": ["ALL"]}}, container["securityContext"])
+
+    def test_with_tls_both_sides_have_the_files_and_probes_too(self):
+        for component, pod in self.rendered["tls"].pods().items():
+            container, = pod["spec"]["containers"]
+            values = {variable["name"]: variable["value"] for variable in container["env"]}
+            for name, file in (("CERT", "tls.crt"), ("KEY", "tls.key"), ("CA", "ca.crt")):
+                self.assertEqual(values[f"WEIGHTLESS_GRPC_TLS_{name}_FILE"], "/grpc-tls/" + file)
+            self.assertIn({"name": "grpc-tls", "mountPath": "/grpc-tls", "readOnly": True}, container["volumeMounts"])
+            if component == "worker":
+                for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+                    self.assertEqual(container[name]["exec"]["command"][:2], ["weightless", "probe"])
+                    self.assertNotIn("grpc", container[name])
 
     def test_policies_open_exactly_the_ports_that_pods_have(self):
         for rendered in self.rendered.values():

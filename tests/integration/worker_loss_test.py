@@ -3,11 +3,13 @@ import asyncio
 import os
 import random
 import signal
+import tempfile
 import time
 import unittest
 
 import http_client
 from cluster import Process, cluster, get, metric, wait_ready, TINY_MODEL
+from tls_files import Authority
 from workload import make_requests
 
 NUM_REQUESTS = 64
@@ -39,13 +41,17 @@ class WorkerLossTest(unittest.TestCase):
         cls.requests = make_requests(NUM_REQUESTS, seed=2, max_tokens=500)
         with cluster(worker_args=("--num-slots", 64)) as one:
             cls.undisturbed = [asyncio.run(http_client.post(one.url, *request)).comparable() for request in cls.requests]
-        cls.serve = Process("weightless", "serve", "--model", TINY_MODEL, "--workers", 3, "--port", 0)
+        cls.serve = cls.start_serve()
         cls.url = cls.serve.wait_for_log(r"(http://127\.0\.0\.1:\d+)").group(1)
         wait_ready(cls.url)
 
     @classmethod
     def tearDownClass(cls):
         cls.serve.stop()
+
+    @classmethod
+    def start_serve(cls, *flags):
+        return Process("weightless", "serve", "--model", TINY_MODEL, "--workers", 3, "--port", 0, *flags)
 
     def ready_workers(self):
         return metric(self.url, "weightless_worker_up")
@@ -94,6 +100,20 @@ class WorkerLossTest(unittest.TestCase):
         for i in range(max(1, NUM_KILLS // 4)):
             with self.subTest(hang=i):
                 self.lose_worker(signal.SIGSTOP, rng)
+
+    def test_a_worker_killed_while_grpc_is_encrypted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ours = Authority(folder)
+            plain, self.serve = self.serve, self.start_serve(*ours.flags(ours.issue("all")))
+            plain_url = self.url
+            try:
+                self.url = self.serve.wait_for_log(r"(http://127\.0\.0\.1:\d+)").group(1)
+                wait_ready(self.url)
+                self.lose_worker(signal.SIGKILL, random.Random(5))
+                self.assertGreater(self.serve.log_text().count("tls=mutual"), 3)
+            finally:
+                self.serve.stop()
+                self.serve, self.url = plain, plain_url
 
 
 if __name__ == "__main__":

@@ -26,7 +26,14 @@ class Script {
       : answers_(std::move(answers)),
         discovery_(
             {{.host = "workers", .port = 9000}},
-            [this](Addresses found) { EXPECT_TRUE(reports_.Push(std::move(found))); },
+            [this](const std::vector<FoundWorker>& found) {
+              Addresses addresses;
+              for (const FoundWorker& worker : found) {
+                EXPECT_EQ(worker.name, "workers");
+                addresses.push_back(worker.address);
+              }
+              EXPECT_TRUE(reports_.Push(std::move(addresses)));
+            },
             [this](const DnsName& name) {
               EXPECT_EQ(name.host, "workers");
               Answer answer = answers_.front();
@@ -58,6 +65,19 @@ TEST(WorkerDiscoveryTest, KeepsWhatItKnewWhenNobodyCanTell) {
   Script script({Addresses{"a:1"}, absl::UnavailableError("no name server"), Addresses{}});
   EXPECT_THAT(*script.NextReport(), ElementsAre("a:1"));
   EXPECT_THAT(*script.NextReport(), IsEmpty());
+}
+
+TEST(WorkerDiscoveryTest, AnAddressOfTwoNamesGoesUnderTheFirst) {
+  BoundedQueue<std::vector<FoundWorker>> reports(10);
+  const WorkerDiscovery discovery(
+      {{.host = "z", .port = 1}, {.host = "y", .port = 1}},
+      [&](const std::vector<FoundWorker>& found) { EXPECT_TRUE(reports.Push(std::vector(found))); },
+      [](const DnsName& name) {
+        return Addresses{"a:1", name.host == "z" ? "b:1" : "c:1"};
+      });
+  EXPECT_THAT(
+      *reports.Pop(absl::Now() + kPatience),
+      ElementsAre(FoundWorker{"a:1", "z"}, FoundWorker{"b:1", "z"}, FoundWorker{"c:1", "y"}));
 }
 
 TEST(WorkerDiscoveryTest, ParsesNames) {
