@@ -54,7 +54,7 @@ class Fields {
     ASSIGN_OR_RETURN(const double number, ToNumber(value, key));
     if (number != std::floor(number)) return Invalid(key, " ", number, " is not an integer");
     if (number < min || number > max) {
-      return Invalid(key, " ", number, " is not between ", min, " and ", max);
+      return Invalid(key, " ", Spelled(value, number), " is not between ", min, " and ", max);
     }
     return static_cast<int>(number);
   }
@@ -69,7 +69,7 @@ class Fields {
                                     double max) const {
     ASSIGN_OR_RETURN(const double number, ToNumber(value, key));
     if (!(number > 0 && number <= max)) {
-      return Invalid(key, " ", number, " is not above 0 and at most ", max);
+      return Invalid(key, " ", Spelled(value, number), " is not above 0 and at most ", max);
     }
     return number;
   }
@@ -94,6 +94,12 @@ class Fields {
     if (const uint64_t* number = value.if_uint64()) return static_cast<double>(*number);
     if (const double* number = value.if_double()) return *number;
     return Invalid(key, " is not a number");
+  }
+  // An integer with all its digits, as the file has it.
+  static std::string Spelled(const json::value& value, double number) {
+    if (const int64_t* integer = value.if_int64()) return Concat(*integer);
+    if (const uint64_t* integer = value.if_uint64()) return Concat(*integer);
+    return Concat(number);
   }
 
   const std::string_view file_;

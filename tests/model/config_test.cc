@@ -317,6 +317,7 @@ TEST(ConfigTest, BadValuesAreRefusedByFieldValueAndLimit) {
       {Small(R"("hidden_size": "640")"), "hidden_size is not a number"},
       {Small(R"("hidden_size": 640.5)"), "hidden_size 640.5 is not an integer"},
       {Small(R"("hidden_size": 1e300)"), "hidden_size 1e+300 is not between"},
+      {Small(R"("hidden_size": 123456789012)"), "hidden_size 123456789012 is not between"},
       {R"({"model_type": "gemma3_text", "num_hidden_layers": 1025})", "num_hidden_layers 1025"},
       {R"({"model_type": "gemma3_text", "vocab_size": 4194305})", "vocab_size"},
       {Small(R"("num_attention_heads": -4)"), "num_attention_heads -4"},
