@@ -64,6 +64,11 @@ struct Maker {
                  "HTTP responses of every route, by class of status code.", nullptr,
                  {{"class", status_class}});
   }
+  Counter Refused(const char* reason) {
+    return Count("weightless_refused_requests_total",
+                 "HTTP requests that a key, a limit of their key or a full server kept out.",
+                 nullptr, {{"reason", reason}});
+  }
   Histogram Added(const char* stage) {
     return Spread("weightless_router_added_seconds",
                   "Time that the router itself adds. prepare: request read to its sequences "
@@ -89,6 +94,11 @@ RequestMetrics MakeRequestMetrics(Maker& make) {
       .responses_2xx = make.Responses("2xx"),
       .responses_4xx = make.Responses("4xx"),
       .responses_5xx = make.Responses("5xx"),
+      .refused_api_key = make.Refused("invalid_api_key"),
+      .refused_requests_under_way = make.Refused("requests_under_way"),
+      .refused_requests_per_minute = make.Refused("requests_per_minute"),
+      .refused_tokens_per_minute = make.Refused("tokens_per_minute"),
+      .refused_overloaded = make.Refused("overloaded"),
       .unknown_fields = make.Count("weightless_unknown_fields_total",
                                    "Fields of request bodies that are not known and were ignored."),
       .connections_open = make.Level("weightless_connections_open", "Open HTTP connections."),

@@ -82,7 +82,12 @@ struct RequestMetrics {
   Counter requests_stop, requests_length, requests_tool_calls, requests_error, requests_aborted;
   Gauge requests_running;
   Counter responses_2xx, responses_4xx, responses_5xx;  // HTTP responses of every route
-  Counter unknown_fields;                               // in request bodies, ignored
+  // Refused before they started; a 4xx or 5xx response each.
+  Counter refused_api_key;             // 401
+  Counter refused_requests_under_way;  // 429, of the limits per key
+  Counter refused_requests_per_minute, refused_tokens_per_minute;
+  Counter refused_overloaded;  // 503
+  Counter unknown_fields;      // in request bodies, ignored
   Gauge connections_open;
   Histogram ttft_seconds, tpot_seconds, itl_seconds, e2e_seconds;
   Histogram prepare_seconds;  // request read to its sequences queued

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
@@ -9,7 +10,12 @@
 
 namespace weightless::router {
 
-absl::Status Admission::CheckLocked(int num_sequences) const {
+int Admission::NumQueued(const std::string& key_id) const {
+  const auto found = num_queued_by_key_.find(key_id);
+  return found != num_queued_by_key_.end() ? found->second : 0;
+}
+
+absl::Status Admission::CheckLocked(const std::string& key_id, int num_sequences) const {
   if (draining_) return absl::UnavailableError("the server is shutting down");
   if (num_ready_ == 0) return absl::UnavailableError("no worker is ready");
   if (num_queued_ + num_sequences > max_queued_) {
@@ -17,25 +23,36 @@ absl::Status Admission::CheckLocked(int num_sequences) const {
                                                      max_queued_, " sequences; no room for ",
                                                      num_sequences, " more"));
   }
+  const int num_own = NumQueued(key_id), num_free = max_queued_ - num_queued_ - num_sequences;
+  if (!key_id.empty() && num_own > 0 && num_own + num_sequences > num_free) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the key \"", absl::CHexEscape(key_id), "\" has ", num_own,
+                     " sequences in the queue; with ", num_sequences,
+                     " more it would leave fewer places, ", num_free, ", than it takes"));
+  }
   return absl::OkStatus();
 }
 
-absl::Status Admission::Check(int num_sequences) const {
+absl::Status Admission::Check(const std::string& key_id, int num_sequences) const {
   absl::MutexLock lock(&mutex_);
-  return CheckLocked(num_sequences);
+  return CheckLocked(key_id, num_sequences);
 }
 
-absl::Status Admission::Enter(int num_sequences) {
+absl::Status Admission::Enter(const std::string& key_id, int num_sequences) {
   absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(CheckLocked(num_sequences));
+  RETURN_IF_ERROR(CheckLocked(key_id, num_sequences));
   num_queued_ += num_sequences;
+  num_queued_by_key_[key_id] += num_sequences;
   return absl::OkStatus();
 }
 
-void Admission::Leave(int num_sequences) {
+void Admission::Leave(const std::string& key_id, int num_sequences) {
   absl::MutexLock lock(&mutex_);
   num_queued_ -= num_sequences;
-  CHECK(num_queued_ >= 0);
+  const auto own = num_queued_by_key_.find(key_id);
+  CHECK(own != num_queued_by_key_.end() && own->second >= num_sequences);
+  own->second -= num_sequences;
+  if (own->second == 0) num_queued_by_key_.erase(own);
 }
 
 absl::Status Admission::CheckFits(const SequenceRequest& sequence) const {
@@ -44,20 +61,26 @@ absl::Status Admission::CheckFits(const SequenceRequest& sequence) const {
     return absl::InvalidArgumentError(
         absl::StrCat("max_tokens ", sequence.max_tokens, " is below 1"));
   }
-  absl::MutexLock lock(&mutex_);
   const int64_t max_len = static_cast<int64_t>(sequence.prompt.size()) + sequence.max_tokens;
-  int64_t max_context = 0, max_block_tokens = 0;
-  for (const auto& [replica_idx, geometry] : geometries_) {
-    max_context = std::max<int64_t>(max_context, geometry.max_context());
-    max_block_tokens = std::max(max_block_tokens, KvPools::Capacity(geometry));
-    if (max_len <= geometry.max_context() && max_len - 1 <= KvPools::Capacity(geometry)) {
-      return absl::OkStatus();
-    }
-  }
+  const LengthLimit limit = length_limit();
+  if (max_len <= limit.num_tokens) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("a prompt of ", sequence.prompt.size(), " tokens and ", sequence.max_tokens,
-                   " output tokens make ", max_len, ", more than any worker holds (context ",
-                   max_context, ", KV blocks for ", max_block_tokens + 1, ")"));
+                   " output tokens make ", max_len, ", more than the ", limit.num_tokens,
+                   " that any worker holds"));
+}
+
+LengthLimit Admission::length_limit() const {
+  absl::MutexLock lock(&mutex_);
+  LengthLimit limit;
+  for (const auto& [replica_idx, geometry] : geometries_) {
+    const int64_t num_tokens = KvPools::MaxSequenceLen(geometry);
+    if (num_tokens <= limit.num_tokens) continue;
+    limit.num_tokens = num_tokens;
+    limit.cause = num_tokens < geometry.max_context() ? LengthLimit::Cause::kKvBlocks
+                                                      : LengthLimit::Cause::kContext;
+  }
+  return limit;
 }
 
 void Admission::SetNumReady(int num_ready) {

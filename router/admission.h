@@ -4,11 +4,13 @@
 #pragma once
 
 #include <map>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "proto/worker.pb.h"
+#include "router/dispatcher.h"
 #include "router/request.h"
 
 namespace weightless::router {
@@ -18,15 +20,18 @@ class Admission {
  public:
   explicit Admission(int max_queued) : max_queued_(max_queued) {}
 
-  // OK, kResourceExhausted (the queue has no `num_sequences` places) or kUnavailable (no ready
-  // replica, draining).
-  absl::Status Check(int num_sequences) const;
+  // OK, kResourceExhausted (the queue has no `num_sequences` places, or too few for a key that has
+  // some already) or kUnavailable (no ready replica, draining). A key never takes more places than
+  // it leaves free, so that one that floods keeps nobody out; without keys there is no such bound.
+  absl::Status Check(const std::string& key_id, int num_sequences) const;
   // Check, and the places are taken.
-  absl::Status Enter(int num_sequences);
+  absl::Status Enter(const std::string& key_id, int num_sequences);
   // Gives places back: sequences were placed on a replica for the first time, or ended before.
-  void Leave(int num_sequences);
+  void Leave(const std::string& key_id, int num_sequences);
 
-  // kInvalidArgument, naming the numbers, when no worker known could ever hold the sequence.
+  // Of the longest sequence that a known worker could run; 0 tokens when none is known.
+  LengthLimit length_limit() const;
+  // kInvalidArgument, naming the numbers, when no known worker could ever run the sequence.
   absl::Status CheckFits(const SequenceRequest& sequence) const;
 
   void SetNumReady(int num_ready);
@@ -37,11 +42,14 @@ class Admission {
   int num_queued() const;
 
  private:
-  absl::Status CheckLocked(int num_sequences) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckLocked(const std::string& key_id, int num_sequences) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  int NumQueued(const std::string& key_id) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const int max_queued_;
   mutable absl::Mutex mutex_;
   int num_queued_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, int> num_queued_by_key_ ABSL_GUARDED_BY(mutex_);  // those that have some
   int num_ready_ ABSL_GUARDED_BY(mutex_) = 0;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<int, proto::Geometry> geometries_ ABSL_GUARDED_BY(mutex_);  // by replica_idx

@@ -1,8 +1,10 @@
 #include "router/api_error.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "router/json_writer.h"
 
@@ -11,6 +13,7 @@ namespace {
 
 constexpr char kCodePayload[] = "weightless/code";
 constexpr char kParamPayload[] = "weightless/param";
+constexpr char kRetryPayload[] = "weightless/retry-after";
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -62,6 +65,15 @@ absl::Status WithParam(absl::Status status, std::string_view param) {
   return status;
 }
 
+int64_t RetrySeconds(absl::Duration wait) {
+  return std::max<int64_t>(1, absl::ToInt64Seconds(absl::Ceil(wait, absl::Seconds(1))));
+}
+
+absl::Status WithRetryAfter(absl::Status status, absl::Duration wait) {
+  status.SetPayload(kRetryPayload, absl::Cord(absl::StrCat(RetrySeconds(wait))));
+  return status;
+}
+
 ApiError ToApiError(const absl::Status& status) {
   CHECK(!status.ok());
   ApiError error = DefaultsOf(status.code());
@@ -108,7 +120,8 @@ HttpResponse ErrorResponse(const absl::Status& status) {
   response.body = ErrorBody(error);
   if (error.http_status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (error.http_status == 429 || error.http_status == 503) {
-    response.headers.emplace_back("Retry-After", "1");
+    const std::string seconds = Payload(status, kRetryPayload);
+    response.headers.emplace_back("Retry-After", seconds.empty() ? "1" : seconds);
   }
   return response;
 }

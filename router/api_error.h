@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "router/http_message.h"
 
 namespace weightless::router {
@@ -25,6 +26,12 @@ absl::Status FieldError(std::string_view param, std::string_view code, std::stri
 absl::Status ErrorWithCode(absl::StatusCode status_code, std::string_view code,
                            std::string_view message);
 
+// The same status, for which a client learns when to try again.
+absl::Status WithRetryAfter(absl::Status status, absl::Duration wait);
+
+// `wait` as Retry-After says it: whole seconds, at least 1.
+int64_t RetrySeconds(absl::Duration wait);
+
 // The same status, about `param` if it names no field yet.
 absl::Status WithParam(absl::Status status, std::string_view param);
 
@@ -35,8 +42,8 @@ ApiError ToApiError(const absl::Status& status);
 // {"error":{"message":..,"type":..,"param":..,"code":..}}
 std::string ErrorBody(const ApiError& error);
 
-// The answer to a request that failed with `status`: with Retry-After when trying again may help,
-// with WWW-Authenticate when a key is needed.
+// The answer to a request that failed with `status`: with Retry-After when trying again may help (1
+// s unless the status says more), with WWW-Authenticate when a key is needed.
 HttpResponse ErrorResponse(const absl::Status& status);
 
 // The answer with an HTTP status that no absl code stands for.

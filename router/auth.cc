@@ -3,22 +3,31 @@
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 
-#include <fstream>
+#include <algorithm>
 
 #include "absl/strings/match.h"
 #include "common/concat.h"
 #include "common/status.h"
+#include "router/small_file.h"
 
 namespace weightless::router {
 namespace {
 
-constexpr size_t kMaxFileBytes = 1 << 20;
+constexpr std::string_view kDigestName = "sha256";
+constexpr std::string_view kDigestPrefix = "sha256:";
 
 std::string_view Trim(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r";
   const size_t first = text.find_first_not_of(kBlank);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+// The value of a hexadecimal digit, or -1.
+int HexValue(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char lower = static_cast<char>(c | 0x20);
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
 bool IsPrintable(std::string_view key) {
@@ -33,6 +42,17 @@ bool IsPrintable(std::string_view key) {
 ApiKeys::Digest ApiKeys::Hash(std::string_view key) {
   Digest digest;
   SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
+  return digest;
+}
+
+std::optional<ApiKeys::Digest> ApiKeys::ParseDigest(std::string_view hex) {
+  Digest digest;
+  if (hex.size() != 2 * digest.size()) return std::nullopt;
+  for (size_t i = 0; i < digest.size(); ++i) {
+    const int high = HexValue(hex[2 * i]), low = HexValue(hex[2 * i + 1]);
+    if (high < 0 || low < 0) return std::nullopt;
+    digest[i] = static_cast<uint8_t>(high << 4 | low);
+  }
   return digest;
 }
 
@@ -53,7 +73,13 @@ absl::StatusOr<ApiKeys> ApiKeys::Parse(std::string_view text, std::string_view f
     };
     if (key.empty() || name.empty()) return bad("expected name:key or a key");
     if (!IsPrintable(key)) return bad("a key holds printable ASCII without blanks only");
-    const Digest digest = Hash(key);
+    if (name == kDigestName) return bad("a digest needs a name before it: name:sha256:HEX");
+    Digest digest = Hash(key);
+    if (key.starts_with(kDigestPrefix)) {
+      const std::optional<Digest> given = ParseDigest(key.substr(kDigestPrefix.size()));
+      if (!given.has_value()) return bad("sha256: is not followed by 64 hexadecimal digits");
+      digest = *given;
+    }
     for (const Key& other : keys.keys_) {
       if (other.name == name) return bad(Concat("the name ", Quoted(name), " is there twice"));
       if (other.digest == digest) return bad("the same key as in an earlier line");
@@ -65,16 +91,12 @@ absl::StatusOr<ApiKeys> ApiKeys::Parse(std::string_view text, std::string_view f
 }
 
 absl::StatusOr<ApiKeys> ApiKeys::Load(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.good()) {
+  const auto text = ReadSmallFile(path, "API keys");
+  if (!text.ok()) {
     return absl::InvalidArgumentError(
-        Concat(path, " is larger than ", kMaxFileBytes, " bytes, the limit of a file of API keys"));
+        Concat("--api-key-file ", path, ": ", std::string(text.status().message())));
   }
-  if (!file.eof()) return absl::NotFoundError(Concat("cannot read API keys from ", path));
-  text.resize(static_cast<size_t>(file.gcount()));
-  return Parse(text, path);
+  return Parse(*text, path);
 }
 
 absl::StatusOr<std::string> ApiKeys::Authenticate(std::string_view authorization) const {

@@ -64,7 +64,10 @@ void ReadPrompts(FieldReader& reader, const RequestLimits& limits, CompletionReq
 void ReadMaxTokens(FieldReader& reader, CompletionRequest& request) {
   GenerationOptions& options = request.options;
   reader.Int("max_tokens", 0, INT32_MAX, options.max_tokens);
-  reader.Accept("max_completion_tokens");
+  // Of the chat API; clients that speak to both send it here, too.
+  std::optional<int64_t> completion_tokens;
+  reader.Int("max_completion_tokens", 1, INT32_MAX, completion_tokens);
+  if (completion_tokens) options.max_tokens = completion_tokens;
   if (options.max_tokens == 0 && !request.echo) {
     reader.Fail("max_tokens", "out_of_range", "0 is not in [1, 2147483647] unless echo is true");
   }

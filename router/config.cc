@@ -12,6 +12,7 @@
 namespace weightless::router {
 namespace {
 
+constexpr int64_t kMaxPerMinute = 1'000'000'000;
 constexpr absl::Duration kLongest = absl::Hours(24 * 365);
 
 absl::Status CheckRange(std::string_view flag, int64_t value, int64_t min, int64_t max) {
@@ -40,6 +41,16 @@ absl::Status CheckWorker(std::string_view address) {
   if (parsed.has_value() && parsed->port >= 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
       Concat("--worker ", Quoted(address), " is neither host:port nor dns:name:port"));
+}
+
+// One file without the other is no TLS.
+absl::Status CheckTls(const RouterConfig& config) {
+  if (config.tls_cert_file.empty() == config.tls_key_file.empty()) return absl::OkStatus();
+  const bool lacks_key = config.tls_key_file.empty();
+  return absl::InvalidArgumentError(
+      Concat(lacks_key ? "--tls-key-file" : "--tls-cert-file",
+             " is missing: ", lacks_key ? "--tls-cert-file " : "--tls-key-file ",
+             lacks_key ? config.tls_cert_file : config.tls_key_file, " needs it"));
 }
 
 absl::Status ValidateHttp(const HttpOptions& http) {
@@ -78,8 +89,14 @@ absl::Status Validate(const RouterConfig& config) {
   RETURN_IF_ERROR(CheckRange("max-queued", config.max_queued, 1, 1000000));
   RETURN_IF_ERROR(CheckPositive("step-timeout", config.step_timeout));
   RETURN_IF_ERROR(CheckRange("max-requests-per-key", config.max_requests_per_key, 0, 1000000));
+  RETURN_IF_ERROR(CheckRange("max-requests-per-minute-per-key",
+                             config.max_requests_per_minute_per_key, 0, kMaxPerMinute));
+  RETURN_IF_ERROR(CheckRange("max-tokens-per-minute-per-key", config.max_tokens_per_minute_per_key,
+                             0, kMaxPerMinute));
+  RETURN_IF_ERROR(CheckTls(config));
   RETURN_IF_ERROR(CheckComplete(config.grpc_tls));
   RETURN_IF_ERROR(ValidateHttp(config.http));
+  RETURN_IF_ERROR(CheckPositive("worker-wait-timeout", config.worker_wait_timeout));
   RETURN_IF_ERROR(CheckPositive("drain-timeout", config.drain_timeout));
   RETURN_IF_ERROR(CheckZeroOrMore("request-timeout", config.request_timeout));
   RETURN_IF_ERROR(CheckZeroOrMore("stream-delay-ms", config.stream_delay));

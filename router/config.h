@@ -27,12 +27,17 @@ struct RouterConfig {
 
   bool vllm_metrics = true;  // /metrics has vLLM's names, too
 
-  GrpcTlsFiles grpc_tls;          // of the connections to workers
-  std::string api_key_file;       // empty = no keys
-  int max_requests_per_key = 0;   // under way at once; 0 = no limit
+  // PEM files of the HTTP listener, both or neither; empty = HTTP in the clear.
+  std::string tls_cert_file, tls_key_file;
+  GrpcTlsFiles grpc_tls;                        // of the connections to workers
+  std::string api_key_file;                     // empty = no keys
+  int max_requests_per_key = 0;                 // under way at once; 0 = no limit
+  int64_t max_requests_per_minute_per_key = 0;  // 0 = no limit
+  int64_t max_tokens_per_minute_per_key = 0;    // prompts and answers; 0 = no limit
   std::string served_model_name;  // what clients call the model; empty = as the worker does
   bool use_generation_config = true;
   absl::Duration request_timeout = absl::ZeroDuration();  // from request to last token; 0 = none
+  absl::Duration worker_wait_timeout = absl::Seconds(120);  // while no worker is ready
   absl::Duration drain_timeout = absl::Seconds(30);
   std::string log_level = "info";
 };

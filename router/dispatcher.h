@@ -39,6 +39,14 @@ struct Loads {
   int num_queued = 0;  // accepted, not placed
 };
 
+// The most tokens, prompt and output, that a sequence may have, and what it is that ends there.
+struct LengthLimit {
+  enum class Cause { kContext, kKvBlocks };
+
+  int64_t num_tokens = 0;
+  Cause cause = Cause::kContext;
+};
+
 // Thread-safe.
 class Dispatcher {
  public:
@@ -47,9 +55,13 @@ class Dispatcher {
   // Null until a worker has been ready once.
   virtual std::shared_ptr<const ServedModel> model() const = 0;
 
-  // Whether `num_sequences` more would be accepted now: OK, kResourceExhausted (queue full) or
-  // kUnavailable (no ready replica, draining). Cheap; asked before templating.
-  virtual absl::Status Admit(int num_sequences) const = 0;
+  // Whether `num_sequences` more of a key would be accepted now: OK, kResourceExhausted (the queue
+  // is full, or the key's part of it) or kUnavailable (no ready replica, draining). Cheap; asked
+  // before templating.
+  virtual absl::Status Admit(const std::string& key_id, int num_sequences) const = 0;
+
+  // Of the longest sequence that a worker could run; remembered while the worker is away.
+  virtual LengthLimit length_limit() const = 0;
 
   // Queues the sequences, all or none, with the errors of Admit. streams[i] belongs to
   // sequences[i]. Each stream gets exactly one end, unless it is closed first.

@@ -45,7 +45,7 @@ void EngineCore::OnSubmitted(std::vector<std::unique_ptr<Sequence>> sequences, a
   for (std::unique_ptr<Sequence>& sequence : sequences) {
     sequence->sequence_id = ++num_sequences_;
     sequence->submitted_at = now;
-    next_expiry_ = std::min(next_expiry_, sequence->request.deadline);
+    next_expiry_ = std::min({next_expiry_, sequence->request.deadline, WaitsUntil(*sequence)});
     queue_.Push(std::move(sequence));
     ++num_live_;
   }
@@ -80,7 +80,7 @@ void EngineCore::OnWorkerReady(int replica_idx, uint64_t connection_id,
                              .hasher = &hasher_});
   metrics_.Describe(replica->address, FactsOf(description));
   admission_.SetGeometry(replica_idx, description.geometry());
-  SetNumReady();
+  OnReadyChanged(now);
 }
 
 void EngineCore::OnResult(int replica_idx, uint64_t connection_id, const proto::StepResult& result,
@@ -171,7 +171,25 @@ void EngineCore::GiveUp(Replica& replica, const absl::Status& why, absl::Time no
   }
   metrics_.Forget(replica.address);
   pool_.MarkDown(replica, why, now);
-  SetNumReady();
+  OnReadyChanged(now);
+}
+
+void EngineCore::OnReadyChanged(absl::Time now) {
+  admission_.SetNumReady(pool_.num_ready());
+  int64_t ready_len = 0;
+  for (const Replica& replica : pool_.replicas()) {
+    if (replica.scheduler == nullptr) continue;
+    ready_len = std::max(ready_len, replica.scheduler->max_sequence_len());
+  }
+  if (ready_len == ready_len_) return;
+  ready_len_ = ready_len;
+  ready_len_since_ = now;
+  next_expiry_ = now;  // every sequence is looked at again
+}
+
+absl::Time EngineCore::WaitsUntil(const Sequence& sequence) const {
+  if (sequence.max_len() <= ready_len_) return absl::InfiniteFuture();
+  return std::max(sequence.submitted_at, ready_len_since_) + config_.worker_wait_timeout;
 }
 
 std::vector<std::unique_ptr<Sequence>> EngineCore::TakeIf(
@@ -191,7 +209,7 @@ std::vector<std::unique_ptr<Sequence>> EngineCore::TakeIf(
 
 void EngineCore::End(std::unique_ptr<Sequence> sequence, const absl::Status& status) {
   --num_live_;
-  if (!sequence->num_cached_tokens.has_value()) admission_.Leave(1);
+  if (!sequence->num_cached_tokens.has_value()) admission_.Leave(sequence->request.key_id, 1);
   if (status.ok()) return;
   TokenBatch batch;
   batch.end = EndReason::kError;
@@ -213,16 +231,24 @@ void EngineCore::ExpireSequences(absl::Time now) {
   if (now < next_expiry_) return;
   next_expiry_ = absl::InfiniteFuture();
   const auto expired = [&](const Sequence& sequence) {
-    if (sequence.request.deadline <= now) return true;
-    next_expiry_ = std::min(next_expiry_, sequence.request.deadline);
+    const absl::Time end = std::min(sequence.request.deadline, WaitsUntil(sequence));
+    if (end <= now) return true;
+    next_expiry_ = std::min(next_expiry_, end);
     return false;
   };
   for (auto& sequence : TakeIf(expired)) {
-    metrics_.expired_sequences.Add();
-    const std::string message =
-        absl::StrCat("not finished within ",
-                     absl::FormatDuration(sequence->request.deadline - sequence->submitted_at));
-    End(std::move(sequence), absl::DeadlineExceededError(message));
+    absl::Status status;
+    if (sequence->request.deadline <= now) {
+      metrics_.expired_sequences.Add();
+      status = absl::DeadlineExceededError(
+          absl::StrCat("not finished within ",
+                       absl::FormatDuration(sequence->request.deadline - sequence->submitted_at)));
+    } else {
+      status = absl::UnavailableError(
+          absl::StrCat(ready_len_ == 0 ? "no worker" : "no worker that holds so many tokens",
+                       " has been ready for ", absl::FormatDuration(config_.worker_wait_timeout)));
+    }
+    End(std::move(sequence), status);
   }
 }
 
@@ -262,6 +288,11 @@ void EngineCore::Place(absl::Time now) {
     const Refusal state = PresentState();
     if (state == refusal_) return;
     Replica* replica = pool_.Choose(*head);
+    if (replica == nullptr && pool_.MakeRoom(*head)) {
+      metrics_.preemptions.Add();
+      replica = pool_.Choose(*head);
+      if (replica == nullptr) return;  // perhaps more have to yield: one for each look
+    }
     if (replica == nullptr) {
       // What keeps a sequence after a loss from a replica may pass without a release.
       if (head->num_losses == 0) refusal_ = state;
@@ -272,7 +303,7 @@ void EngineCore::Place(absl::Time now) {
     const bool is_new = !placed.num_cached_tokens.has_value();
     replica->scheduler->Admit(std::move(sequence));
     if (!is_new) continue;
-    admission_.Leave(1);
+    admission_.Leave(placed.request.key_id, 1);
     placed.placed_at = now;
     metrics_.queue_seconds.Observe(absl::ToDoubleSeconds(now - placed.submitted_at));
     metrics_.prefix_queried_tokens.Add(placed.num_prompt_tokens);

@@ -23,6 +23,7 @@ struct EngineConfig {
   int max_chunk_tokens = 0;  // prefill tokens in one step; 0: what the worker has room for
   int max_queued = 1024;     // sequences accepted and not placed
   absl::Duration step_timeout = absl::Seconds(30);  // a worker without a result so long is lost
+  absl::Duration worker_wait_timeout = absl::Seconds(120);  // for a ready worker that holds it
   std::string owner = "router";                     // named in a worker's error messages
 };
 
@@ -79,12 +80,15 @@ class EngineCore {
   void GiveUp(Replica& replica, const absl::Status& why, absl::Time now);
   void CheckStepTimeouts(absl::Time now);
   void ExpireSequences(absl::Time now);
+  // When a sequence has waited long enough for a ready worker that holds it.
+  absl::Time WaitsUntil(const Sequence& sequence) const;
   // Takes every sequence that meets the condition out of queue and replicas.
   std::vector<std::unique_ptr<Sequence>> TakeIf(
       const std::function<bool(const Sequence&)>& condition);
   // The sequence is over; with an error its stream is told.
   void End(std::unique_ptr<Sequence> sequence, const absl::Status& status);
-  void SetNumReady() { admission_.SetNumReady(pool_.num_ready()); }
+  // A worker has become ready or was lost.
+  void OnReadyChanged(absl::Time now);
 
   const EngineConfig config_;
   WorkerPool pool_;
@@ -95,7 +99,10 @@ class EngineCore {
   WaitingQueue queue_;
   uint64_t num_sequences_ = 0;
   int num_live_ = 0;
-  absl::Time next_expiry_ = absl::InfiniteFuture();  // no deadline is earlier
+  absl::Time next_expiry_ = absl::InfiniteFuture();  // no sequence ends earlier
+  // Of the longest sequence that a worker ready now could run, and since when it is that.
+  int64_t ready_len_ = 0;
+  absl::Time ready_len_since_ = absl::InfinitePast();
   StepOutcome outcome_;                              // of the step being committed
 
   // The head of the queue found no place; it is looked at again when one of these changed.

@@ -50,7 +50,7 @@ class EngineLoop::Listener : public WorkerListener {
 
   void OnReady(uint64_t connection_id, WorkerHello hello) override {
     // Here and not on the engine thread: building a tokenizer takes a second.
-    const absl::Status status = loop_.DefineModel(hello);
+    const absl::Status status = loop_.DefineModel(hello, replica_idx_);
     if (!status.ok()) return OnLost(connection_id, status);
     loop_.PushInternal(WorkerReady{replica_idx_, connection_id, std::move(hello.description)});
   }
@@ -107,7 +107,7 @@ void EngineLoop::PushInternal(Event event) {
   if (!events_.Push(std::move(event))) CHECK(events_.closed());
 }
 
-absl::Status EngineLoop::DefineModel(WorkerHello& hello) {
+absl::Status EngineLoop::DefineModel(WorkerHello& hello, int replica_idx) {
   if (model() != nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(CheckDescription(hello.description));
   ASSIGN_OR_RETURN(auto tokenizer, model::Tokenizer::FromModelFiles(hello.files));
@@ -120,6 +120,7 @@ absl::Status EngineLoop::DefineModel(WorkerHello& hello) {
   served->files = std::move(hello.files);
   served->tokenizer = std::move(tokenizer);
   served->loaded_at = clock_.Now();
+  admission_.SetGeometry(replica_idx, served->description.geometry());  // known with the model
   absl::MutexLock lock(&mutex_);
   if (model_ == nullptr) model_ = std::move(served);
   return absl::OkStatus();
@@ -130,7 +131,9 @@ std::shared_ptr<const ServedModel> EngineLoop::model() const {
   return model_;
 }
 
-absl::Status EngineLoop::Admit(int num_sequences) const { return admission_.Check(num_sequences); }
+absl::Status EngineLoop::Admit(const std::string& key_id, int num_sequences) const {
+  return admission_.Check(key_id, num_sequences);
+}
 
 absl::Status EngineLoop::Submit(std::vector<SequenceRequest> sequences,
                                 std::vector<std::shared_ptr<TokenStream>> streams) {
@@ -141,15 +144,16 @@ absl::Status EngineLoop::Submit(std::vector<SequenceRequest> sequences,
     RETURN_IF_ERROR(CheckTokens(sequence, served->description.model().vocab_size()));
     RETURN_IF_ERROR(admission_.CheckFits(sequence));
   }
+  const std::string key_id = sequences[0].key_id;  // one request, one key
   Submitted event;
   for (size_t i = 0; i < sequences.size(); ++i) {
     event.sequences.push_back(
         MakeSequence(std::move(sequences[i]), std::move(streams[i]), served->description, hasher_));
   }
   const int num_sequences = static_cast<int>(event.sequences.size());
-  RETURN_IF_ERROR(admission_.Enter(num_sequences));
+  RETURN_IF_ERROR(admission_.Enter(key_id, num_sequences));
   if (!events_.Push(std::move(event))) {
-    admission_.Leave(num_sequences);
+    admission_.Leave(key_id, num_sequences);
     return absl::UnavailableError("the server is shutting down");
   }
   return absl::OkStatus();

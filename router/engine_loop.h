@@ -33,7 +33,8 @@ class EngineLoop : public Dispatcher {
   ~EngineLoop() override;
 
   std::shared_ptr<const ServedModel> model() const override;
-  absl::Status Admit(int num_sequences) const override;
+  absl::Status Admit(const std::string& key_id, int num_sequences) const override;
+  LengthLimit length_limit() const override { return admission_.length_limit(); }
   absl::Status Submit(std::vector<SequenceRequest> sequences,
                       std::vector<std::shared_ptr<TokenStream>> streams) override;
   void NotifyClosed() override;
@@ -92,7 +93,7 @@ class EngineLoop : public Dispatcher {
   // An event that must not be lost; there is always room for it.
   void PushInternal(Event event);
   // Reads the first worker's files.
-  absl::Status DefineModel(WorkerHello& hello);
+  absl::Status DefineModel(WorkerHello& hello, int replica_idx);
 
   const EngineConfig config_;
   RouterMetrics& metrics_;

@@ -57,8 +57,12 @@ std::vector<LoggedToken> LogPrompt(const model::Tokenizer& tokenizer, const Prom
   return logged;
 }
 
+std::string_view PromptField(const GenerationSpec& spec) {
+  return spec.is_chat ? "messages" : "prompt";
+}
+
 // Output tokens of each prompt's choices; errors as in OutputBudget.
-absl::StatusOr<std::vector<int>> OutputBudgets(const GenerationSpec& spec) {
+absl::StatusOr<std::vector<int>> OutputBudgets(const GenerationSpec& spec, LengthLimit limit) {
   std::vector<int> budgets;
   int64_t num_prompt_tokens = 0;
   for (const Prompt& prompt : spec.prompts) {
@@ -68,8 +72,7 @@ absl::StatusOr<std::vector<int>> OutputBudgets(const GenerationSpec& spec) {
         spec.is_chat ? std::nullopt : std::optional(kDefaultCompletionTokens);
     ASSIGN_OR_RETURN(
         const int budget,
-        OutputBudget(spec.is_chat ? "messages" : "prompt", prompt_len, spec.options.max_tokens,
-                     otherwise, spec.model->description.geometry().max_context()));
+        OutputBudget(PromptField(spec), prompt_len, spec.options.max_tokens, otherwise, limit));
     if (spec.options.min_tokens > budget) {
       return FieldError(
           "min_tokens", "out_of_range",
@@ -92,7 +95,8 @@ absl::StatusOr<std::unique_ptr<Reply>> Generation::Start(GenerationSpec spec,
                                                          GenerationContext context,
                                                          KeyLimiter::Lease lease,
                                                          std::function<void()> wake) {
-  ASSIGN_OR_RETURN(const std::vector<int> budgets, OutputBudgets(spec));
+  ASSIGN_OR_RETURN(const std::vector<int> budgets,
+                   OutputBudgets(spec, context.dispatcher.length_limit()));
   std::unique_ptr<Generation> generation(
       new Generation(std::move(spec), context, std::move(lease)));
   RETURN_IF_ERROR(generation->Submit(budgets, wake));
@@ -141,8 +145,11 @@ absl::Status Generation::Submit(const std::vector<int>& budgets,
       outputs_.emplace_back(*spec_.model->tokenizer, options, streams.back(), spec_.prompts[p]);
     }
   }
-  RETURN_IF_ERROR(context_.dispatcher.Submit(std::move(sequences), std::move(streams)));
+  absl::Status status = context_.dispatcher.Submit(std::move(sequences), std::move(streams));
+  if (absl::IsInvalidArgument(status)) return WithParam(std::move(status), PromptField(spec_));
+  RETURN_IF_ERROR(status);
   submitted_ = true;
+  lease_.Charge(CurrentUsage().prompt_tokens);
   context_.metrics.requests_started.Add();
   context_.metrics.requests_running.Add(1);
   context_.metrics.prepare_seconds.Observe(
@@ -186,8 +193,9 @@ void Generation::Consume(int index, absl::Time now, std::string& out) {
     const bool last = i + 1 == batch.tokens.size();
     ConsumeToken(index, batch.tokens[i], last ? batch.end : std::nullopt, out);
   }
-  context_.metrics.generated_tokens.Add(
-      static_cast<double>(output.choice.num_tokens() - num_before));
+  const int64_t num_generated = output.choice.num_tokens() - num_before;
+  context_.metrics.generated_tokens.Add(static_cast<double>(num_generated));
+  lease_.Charge(num_generated);
   if (output.done || !batch.end) return;
   if (batch.end == EndReason::kError) {
     error_ = std::move(batch.status);

@@ -1,6 +1,5 @@
 #include "router/http_connection.h"
 
-#include <algorithm>
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -8,15 +7,15 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 #include <optional>
 
 #include "common/concat.h"
-#include "common/log.h"
 #include "router/api_error.h"
 #include "router/http_head.h"
 #include "router/http_parser.h"
+#include "router/http_socket.h"
 #include "router/http_wake.h"
+#include "router/random_id.h"
 
 namespace weightless::router {
 namespace {
@@ -31,7 +30,6 @@ constexpr size_t kReadBytes = 64 << 10;  // at once
 constexpr size_t kMaxPipelinedBytes = 64 << 10;
 constexpr size_t kMaxDiscardBytes = 64 << 10;  // of a refused body, to keep the connection
 constexpr size_t kMaxLingerBytes = 64 << 20;
-constexpr size_t kMaxParts = 4;              // of one write
 constexpr size_t kSlowBodyBytes = 64 << 10;  // handled away from this thread from here on
 constexpr absl::Duration kLingerTimeout = absl::Seconds(2);
 // A whole answer may take write_timeout plus the time a reader of this speed needs.
@@ -78,16 +76,11 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
  public:
   Connection(asio::io_context& io, int socket, HttpShared& shared,
              std::function<void(HttpConnection*)> on_end)
-      : io_(io), socket_(io), shared_(shared), on_end_(std::move(on_end)) {
-    error_code ec;
-    socket_.assign(tcp::v4(), socket, ec);
-    socket_.non_blocking(true, ec);
-    socket_.set_option(tcp::no_delay(true), ec);
-    socket_.set_option(asio::socket_base::keep_alive(true), ec);
-    if (shared.options.send_buffer_bytes > 0) {
-      socket_.set_option(asio::socket_base::send_buffer_size(shared.options.send_buffer_bytes), ec);
-    }
-  }
+      : io_(io),
+        socket_(io, tcp::v4(), socket),
+        bytes_(socket, shared.tls, shared.options.send_buffer_bytes),
+        shared_(shared),
+        on_end_(std::move(on_end)) {}
 
   void Start() {
     waker_ = std::make_shared<Waker>(io_, [this] { event_.Set(); });
@@ -105,6 +98,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   awaitable<void> Run();
   void End();
 
+  awaitable<bool> Handshake();
   awaitable<bool> ReadRequest();
   awaitable<bool> ReadHeader();
   awaitable<bool> ReadBody();
@@ -122,6 +116,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   void WriteNow(std::initializer_list<std::string_view> parts);
   awaitable<bool> WriteRest();
   awaitable<void> Linger();
+  awaitable<bool> WaitFor(IoWait wait);
 
   void Watch();
   void OnReadable();
@@ -130,10 +125,10 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     deadline_ = shared_.clock.Now() + timeout;
   }
   void AwaitNothing() { waiting_ = Waiting::kNothing; }
-  void CountResponse(int status);
 
   asio::io_context& io_;
-  tcp::socket socket_;
+  tcp::socket socket_;  // owns it and waits for it
+  HttpSocket bytes_;    // reads and writes
   HttpShared& shared_;
   const std::function<void(HttpConnection*)> on_end_;
 
@@ -158,6 +153,10 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 };
 
 awaitable<void> Connection::Run() {
+  if (bytes_.has_tls()) {
+    const bool is_established = co_await Handshake();
+    keep_alive_ = is_established;
+  }
   while (keep_alive_ && !peer_left_) {
     const bool has_request = co_await ReadRequest();
     if (!has_request) break;
@@ -168,6 +167,7 @@ awaitable<void> Connection::Run() {
 
 void Connection::End() {
   waker_->Detach();
+  if (!peer_left_) bytes_.Finish();
   error_code ec;
   socket_.close(ec);
   on_end_(this);
@@ -175,6 +175,7 @@ void Connection::End() {
 
 void Connection::Close() {
   peer_left_ = true;
+  bytes_.Abandon();
   error_code ec;
   socket_.close(ec);
   waker_->Wake();
@@ -182,22 +183,32 @@ void Connection::Close() {
 
 void Connection::Tick(absl::Time now) {
   if (waiting_ == Waiting::kNothing || now < deadline_) return;
-  error_code ec;
-  switch (std::exchange(waiting_, Waiting::kNothing)) {
-    case Waiting::kReading:
-      timed_out_ = true;
-      socket_.cancel(ec);
-      return;
-    case Waiting::kWriting:
-      Close();
-      return;
-    case Waiting::kSilence:
-      silence_ = true;
-      waker_->Wake();
-      return;
-    case Waiting::kNothing:
-      return;
+  const Waiting overdue = std::exchange(waiting_, Waiting::kNothing);
+  if (overdue == Waiting::kWriting) return Close();
+  if (overdue == Waiting::kSilence) {
+    silence_ = true;
+    return waker_->Wake();
   }
+  timed_out_ = true;
+  error_code ec;
+  socket_.cancel(ec);
+}
+
+// False when there is no session. A client that speaks HTTP in the clear is told so.
+awaitable<bool> Connection::Handshake() {
+  Await(Waiting::kReading, shared_.options.header_timeout);
+  for (bool is_ready = true; is_ready;) {
+    const IoWait wait = bytes_.Handshake();
+    is_ready = co_await WaitFor(wait);
+  }
+  AwaitNothing();
+  if (bytes_.established()) co_return true;
+  if (bytes_.OnHandshakeFailed(timed_out_)) {
+    parser_.emplace(shared_.options);
+    HttpResponse refusal = RefusalResponse(400, "bad_request", "this port speaks HTTPS only");
+    co_await RefuseAndClose(std::move(refusal));
+  }
+  co_return false;
 }
 
 // Reads one request. False: there is none, or it has been refused and the connection ends. A
@@ -226,8 +237,13 @@ awaitable<bool> Connection::ReadRequest() {
 }
 
 awaitable<bool> Connection::ReadHeader() {
-  if (input_.empty()) {
-    Await(Waiting::kReading, shared_.options.idle_timeout);
+  // Empty lines before a request are ignored (RFC 9112, 2.2).
+  const auto skip_empty_lines = [this] {
+    while (input_.starts_with("\r\n")) input_.erase(0, 2);
+    return input_.empty() || input_ == "\r";
+  };
+  Await(Waiting::kReading, shared_.options.idle_timeout);
+  while (skip_empty_lines()) {
     const bool has_input = co_await ReadSome();
     if (!has_input) co_return false;
   }
@@ -287,14 +303,22 @@ awaitable<bool> Connection::ReadMore(std::string_view what, absl::Duration limit
 awaitable<bool> Connection::ReadSome() {
   static thread_local std::array<char, kReadBytes> scratch;
   for (;;) {
-    error_code ec;
-    const size_t num_bytes = socket_.read_some(asio::buffer(scratch), ec);
-    input_.append(scratch.data(), num_bytes);
-    if (!ec) co_return true;
-    if (ec != asio::error::would_block) co_return false;
-    co_await socket_.async_wait(tcp::socket::wait_read, asio::redirect_error(use_awaitable, ec));
-    if (ec) co_return false;
+    const IoResult read = bytes_.Read(scratch);
+    input_.append(scratch.data(), read.num_bytes);
+    if (read.num_bytes > 0) co_return true;
+    const bool is_ready = co_await WaitFor(read.wait);
+    if (!is_ready) co_return false;
   }
+}
+
+// False at the end, or when the wait was cut off.
+awaitable<bool> Connection::WaitFor(IoWait wait) {
+  if (wait == IoWait::kNothing) co_return false;
+  error_code ec;
+  co_await socket_.async_wait(
+      wait == IoWait::kReadable ? tcp::socket::wait_read : tcp::socket::wait_write,
+      asio::redirect_error(use_awaitable, ec));
+  co_return !ec;
 }
 
 // Answers before the body is read; false when the connection ends with that. A short body is
@@ -386,7 +410,7 @@ awaitable<bool> Connection::SendPiece(std::string_view piece, bool last) {
     keep_alive_ = keep_alive_ && is_chunked;
     head = ResponseHeadText(EventStreamResponse(), {parser_->version(), keep_alive_, std::nullopt},
                             request_id_, shared_.clock.Now());
-    CountResponse(200);
+    shared_.CountResponse(200);
   }
   std::string size_line;
   std::string_view end;
@@ -400,7 +424,8 @@ awaitable<bool> Connection::SendPiece(std::string_view piece, bool last) {
 }
 
 awaitable<bool> Connection::Respond(const HttpResponse& response) {
-  CountResponse(response.status);
+  if (request_id_.empty()) request_id_ = RandomHexId();  // the head was not read, or refused
+  shared_.CountResponse(response.status);
   const std::string head =
       ResponseHeadText(response, {parser_->version(), keep_alive_, response.body.size()},
                        request_id_, shared_.clock.Now());
@@ -410,23 +435,9 @@ awaitable<bool> Connection::Respond(const HttpResponse& response) {
   co_return is_sent;
 }
 
-// Writes at most kMaxParts parts without waiting; what does not go now is in rest_.
+// Writes without waiting; what does not go now is in rest_.
 void Connection::WriteNow(std::initializer_list<std::string_view> parts) {
-  std::array<asio::const_buffer, kMaxParts> buffers;
-  std::transform(parts.begin(), parts.end(), buffers.begin(),
-                 [](std::string_view part) { return asio::buffer(part); });
-  error_code ec;
-  size_t num_written = socket_.write_some(buffers, ec);
-  rest_.clear();
-  if (ec && ec != asio::error::would_block) {
-    peer_left_ = true;
-    return;
-  }
-  for (const std::string_view part : parts) {
-    const size_t skipped = std::min(num_written, part.size());
-    rest_.append(part.substr(skipped));
-    num_written -= skipped;
-  }
+  if (!bytes_.WriteParts(parts, rest_)) peer_left_ = true;
 }
 
 awaitable<bool> Connection::WriteRest() {
@@ -434,17 +445,22 @@ awaitable<bool> Connection::WriteRest() {
   if (rest_.empty()) co_return true;
   const double slow_s = static_cast<double>(rest_.size()) / kSlowestReader;
   Await(Waiting::kWriting, shared_.options.write_timeout + absl::Seconds(slow_s));
-  error_code ec;
-  co_await asio::async_write(socket_, asio::buffer(rest_), asio::redirect_error(use_awaitable, ec));
+  for (std::string_view left = rest_; !left.empty();) {
+    const IoResult written = bytes_.Write(left);
+    left.remove_prefix(written.num_bytes);
+    if (written.num_bytes > 0) continue;
+    const bool is_ready = co_await WaitFor(written.wait);
+    if (is_ready) continue;
+    peer_left_ = true;
+    break;
+  }
   AwaitNothing();
-  if (ec) peer_left_ = true;
-  co_return !ec;
+  co_return !peer_left_;
 }
 
 // Lets the client read a refusal before the connection is reset under what it still sends.
 awaitable<void> Connection::Linger() {
-  error_code ec;
-  socket_.shutdown(tcp::socket::shutdown_send, ec);
+  bytes_.Finish();
   timed_out_ = false;
   Await(Waiting::kReading, kLingerTimeout);
   for (size_t total = 0; !timed_out_ && total < kMaxLingerBytes; total += input_.size()) {
@@ -455,8 +471,9 @@ awaitable<void> Connection::Linger() {
   AwaitNothing();
 }
 
-// While a reply is under way the client's side is watched: its end means that the client left,
-// more input is the next request.
+// While a reply is under way the client's side is watched: its end means that the client left
+// (docs/http_api.md says why, although it might only have ended its side), more input is the next
+// request.
 void Connection::Watch() {
   watching_ = true;
   socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code ec) {
@@ -468,23 +485,14 @@ void Connection::Watch() {
 void Connection::OnReadable() {
   if (input_.size() >= kMaxPipelinedBytes) return;
   std::array<char, 4096> scratch;
-  error_code ec;
-  const size_t num_bytes = socket_.read_some(asio::buffer(scratch), ec);
-  input_.append(scratch.data(), num_bytes);
-  if (ec && ec != asio::error::would_block) {
+  const IoResult read = bytes_.Read(scratch);
+  input_.append(scratch.data(), read.num_bytes);
+  if (read.num_bytes == 0 && read.wait == IoWait::kNothing) {
     peer_left_ = true;
     event_.Set();
     return;
   }
   Watch();
-}
-
-void Connection::CountResponse(int status) {
-  RouterMetrics& metrics = shared_.metrics;
-  (status < 400   ? metrics.responses_2xx
-   : status < 500 ? metrics.responses_4xx
-                  : metrics.responses_5xx)
-      .Add();
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ class thread_pool;
 
 namespace weightless::router {
 
+class TlsContext;
+
 // How many requests are being answered. Thread-safe.
 class ActiveRequests {
  public:
@@ -45,10 +47,18 @@ class ActiveRequests {
 
 // What all connections of a server share.
 struct HttpShared {
+  void CountResponse(int status) {
+    (status < 400   ? metrics.responses_2xx
+     : status < 500 ? metrics.responses_4xx
+                    : metrics.responses_5xx)
+        .Add();
+  }
+
   const HttpOptions& options;
   HttpHandler& handler;
   const Clock& clock;
   RouterMetrics& metrics;
+  const TlsContext* tls;                // null: in the clear
   boost::asio::thread_pool& slow_pool;  // handles big bodies, so that they hold nobody up
   std::atomic<bool> draining = false;   // connections close after their answer
   ActiveRequests active;

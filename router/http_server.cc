@@ -125,9 +125,9 @@ tcp::endpoint Resolve(asio::io_context& io, const std::string& host, int port, e
 
 struct HttpServer::Impl {
   Impl(const HttpOptions& http_options, HttpHandler& handler, const Clock& clock,
-       RouterMetrics& metrics)
-      : options(http_options), slow_pool(1), shared{options,   handler, clock, metrics,
-                                                    slow_pool, {},      {}} {
+       RouterMetrics& metrics, const TlsContext* tls)
+      : options(http_options), slow_pool(1), shared{options, handler,   clock, metrics,
+                                                    tls,     slow_pool, {},    {}} {
     for (int i = 0; i < options.num_threads; ++i) {
       loops.push_back(std::make_unique<Loop>(shared, num_connections));
     }
@@ -181,7 +181,13 @@ bool HttpServer::Impl::AcceptOne() {
   return true;
 }
 
+// A handshake only to say no would cost more than it is worth: under TLS it just ends.
 void HttpServer::Impl::TurnAway(int socket) {
+  shared.CountResponse(503);
+  if (shared.tls != nullptr) {
+    close(socket);
+    return;
+  }
   HttpResponse response = RefusalResponse(
       503, "overloaded",
       Concat("the server has ", options.max_connections, " connections, its limit"));
@@ -192,12 +198,11 @@ void HttpServer::Impl::TurnAway(int socket) {
   // Best effort: a new socket has room for this.
   (void)!send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   close(socket);
-  shared.metrics.responses_5xx.Add();
 }
 
 HttpServer::HttpServer(const HttpOptions& options, HttpHandler& handler, const Clock& clock,
-                       RouterMetrics& metrics)
-    : impl_(std::make_unique<Impl>(options, handler, clock, metrics)) {}
+                       RouterMetrics& metrics, const TlsContext* tls)
+    : impl_(std::make_unique<Impl>(options, handler, clock, metrics, tls)) {}
 
 HttpServer::~HttpServer() { Stop(); }
 

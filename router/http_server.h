@@ -13,11 +13,14 @@
 
 namespace weightless::router {
 
+class TlsContext;
+
 // Thread-safe. What it is given outlives it.
 class HttpServer {
  public:
+  // `tls` null: in the clear.
   HttpServer(const HttpOptions& options, HttpHandler& handler, const Clock& clock,
-             RouterMetrics& metrics);
+             RouterMetrics& metrics, const TlsContext* tls = nullptr);
   ~HttpServer();  // stops
 
   // Binds, and serves from now on. Once only. kUnavailable names host:port and the reason.

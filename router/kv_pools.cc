@@ -48,6 +48,10 @@ int64_t KvPools::Capacity(const proto::Geometry& geometry) {
   return num_sliding >= num_window ? full : std::min(full, num_sliding * block_size);
 }
 
+int64_t KvPools::MaxSequenceLen(const proto::Geometry& geometry) {
+  return std::min<int64_t>(geometry.max_context(), Capacity(geometry) + 1);
+}
+
 int KvPools::FindPrefix(std::span<const PrefixHash> hashes, int max_blocks) const {
   int best = 0;
   int num_sliding_run = 0;  // consecutive sliding blocks found, up to and with block i

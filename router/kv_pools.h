@@ -30,6 +30,9 @@ class KvPools {
 
   // Tokens that one sequence can hold when it is alone.
   static int64_t Capacity(const proto::Geometry& geometry);
+  // Tokens, prompt and output, of the longest sequence that a worker can run: its context, or fewer
+  // when its blocks are. The last token is sampled, never computed.
+  static int64_t MaxSequenceLen(const proto::Geometry& geometry);
 
   // The longest prefix, in blocks and at most `max_blocks`, whose K and V are all here.
   int FindPrefix(std::span<const PrefixHash> hashes, int max_blocks) const;

@@ -30,9 +30,15 @@ void AddFlags(RouterConfig& c, CLI::App& app) {
   app.add_option("--metrics-port", c.metrics_port, "Also serve /metrics here, without keys");
   app.add_option("--vllm-metrics", c.vllm_metrics, "on: metrics also under vLLM's names; off")
       ->default_str("on");
+  RefuseEmpty(*app.add_option("--tls-cert-file", c.tls_cert_file, "PEM certificate and its chain"));
+  RefuseEmpty(*app.add_option("--tls-key-file", c.tls_key_file, "PEM private key of it"));
   AddGrpcTlsFlags(app, c.grpc_tls);
-  app.add_option("--api-key-file", c.api_key_file, "Keys, name:key or key, one a line");
+  RefuseEmpty(*app.add_option("--api-key-file", c.api_key_file,
+                              "Keys: name:key, name:sha256:HEX or key, one a line"));
   app.add_option("--max-requests-per-key", c.max_requests_per_key, "Under way at once; 0: any");
+  app.add_option("--max-requests-per-minute-per-key", c.max_requests_per_minute_per_key, "0: any");
+  app.add_option("--max-tokens-per-minute-per-key", c.max_tokens_per_minute_per_key,
+                 "Of prompts and answers; 0: any");
   app.add_option("--served-model-name", c.served_model_name, "What clients call the model");
   app.add_flag("!--no-generation-config", c.use_generation_config,
                "Ignore the model's generation_config.json");
@@ -44,6 +50,8 @@ void AddFlags(RouterConfig& c, CLI::App& app) {
       "--stream-delay-ms", [&c](double ms) { c.stream_delay = absl::Milliseconds(ms); },
       "Delay added to each message of a worker, to measure plan-ahead");
   AddSeconds(app, "--request-timeout", c.request_timeout, "Longest request; 0: none");
+  AddSeconds(app, "--worker-wait-timeout", c.worker_wait_timeout,
+             "What is accepted waits so long while no worker is ready; 503 beyond");
   AddSeconds(app, "--drain-timeout", c.drain_timeout, "For running requests after SIGTERM");
   app.add_option("--http-threads", http.num_threads, "HTTP threads")->capture_default_str();
   app.add_option("--max-connections", http.max_connections, "At once")->capture_default_str();
@@ -63,21 +71,24 @@ void AddFlags(RouterConfig& c, CLI::App& app) {
 }  // namespace weightless::router
 
 int main(int argc, char** argv) {
-  sigset_t stop_signals;
-  sigemptyset(&stop_signals);
-  sigaddset(&stop_signals, SIGTERM);
-  sigaddset(&stop_signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);  // before any thread, for all of them
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread, for all of them
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGHUP, SIG_IGN);  // changed files are seen without it
   CLI::App app("OpenAI-style HTTP front door and scheduler of the workers.", "weightless-router");
   weightless::router::RouterConfig config;
   weightless::router::AddFlags(config, app);
   if (const auto code = weightless::ParseFlags(app, argc, argv)) return *code;
-  const absl::Status status = weightless::router::RunRouter(config, [&stop_signals] {
+  const absl::Status status = weightless::router::RunRouter(config, [&signals] {
     int number = 0;
-    sigwait(&stop_signals, &number);
-    pthread_sigmask(SIG_UNBLOCK, &stop_signals, nullptr);  // a second one ends it at once
+    sigwait(&signals, &number);
+    if (number == SIGHUP) return weightless::router::Wish::kReload;
+    signal(SIGHUP, SIG_IGN);
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // a second one ends it at once
+    return weightless::router::Wish::kStop;
   });
   if (status.ok()) return 0;
   std::fprintf(stderr, "weightless-router: %s\n", std::string(status.message()).c_str());

@@ -38,17 +38,21 @@ Prompt CompletionPrompt(const model::Tokenizer& tokenizer, const PromptInput& in
 
 absl::StatusOr<int> OutputBudget(std::string_view prompt_field, int64_t prompt_len,
                                  std::optional<int64_t> asked, std::optional<int64_t> otherwise,
-                                 int64_t max_context) {
-  const int64_t left = max_context - prompt_len;
+                                 LengthLimit limit) {
+  const int64_t left = limit.num_tokens - prompt_len;
+  const std::string room =
+      Concat(limit.cause == LengthLimit::Cause::kContext ? "the context of "
+                                                         : "the workers' KV blocks for ",
+             limit.num_tokens, " tokens");
   if (left < 1) {
-    return FieldError(prompt_field, "context_length_exceeded",
-                      Concat("the prompt has ", prompt_len, " tokens, which leaves no room in the ",
-                             "context of ", max_context, " tokens"));
+    return FieldError(
+        prompt_field, "context_length_exceeded",
+        Concat("the prompt has ", prompt_len, " tokens, which leaves no room in ", room));
   }
   if (asked && *asked > left) {
     return FieldError("max_tokens", "context_length_exceeded",
                       Concat("the prompt has ", prompt_len, " tokens and max_tokens is ", *asked,
-                             "; together they exceed the context of ", max_context, " tokens"));
+                             "; together they exceed ", room));
   }
   return static_cast<int>(asked.value_or(std::min(left, otherwise.value_or(left))));
 }

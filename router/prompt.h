@@ -28,12 +28,12 @@ absl::StatusOr<Prompt> ChatPrompt(const model::Tokenizer& tokenizer, const ChatR
 Prompt CompletionPrompt(const model::Tokenizer& tokenizer, const PromptInput& input, bool add_bos,
                         bool skip_special_tokens);
 
-// Output tokens a sequence may have: what was asked for, else what the context leaves, but not more
+// Output tokens a sequence may have: what was asked for, else what the limit leaves, but not more
 // than `otherwise` if that is given. kInvalidArgument `context_length_exceeded` names the numbers,
 // and is about `prompt_field` or max_tokens.
 absl::StatusOr<int> OutputBudget(std::string_view prompt_field, int64_t prompt_len,
                                  std::optional<int64_t> asked, std::optional<int64_t> otherwise,
-                                 int64_t max_context);
+                                 LengthLimit limit);
 
 // The sampling of choice `choice_idx`, whose seed is `seed` + choice_idx.
 proto::Sampling MakeSampling(const GenerationOptions& options, const SamplingDefaults& defaults,

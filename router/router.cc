@@ -13,6 +13,7 @@
 #include "common/concat.h"
 #include "common/grpc_log.h"
 #include "common/grpc_tls.h"
+#include "common/host_port.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/status.h"
@@ -22,6 +23,7 @@
 #include "router/grpc_worker_client.h"
 #include "router/http_server.h"
 #include "router/routes.h"
+#include "router/tls.h"
 #include "router/worker_discovery.h"
 
 namespace weightless::router {
@@ -55,6 +57,7 @@ EngineConfig MakeEngineConfig(const RouterConfig& config) {
   engine.max_chunk_tokens = config.max_chunk_tokens;
   engine.max_queued = config.max_queued;
   engine.step_timeout = config.step_timeout;
+  engine.worker_wait_timeout = config.worker_wait_timeout;
   return engine;
 }
 
@@ -65,14 +68,50 @@ void LogConfig(const RouterConfig& config, int64_t file_limit) {
                        {"http_threads", config.http.num_threads},
                        {"max_connections", config.http.max_connections},
                        {"file_limit", file_limit},
+                       {"tls", config.tls_cert_file.empty() ? "off" : "on"},
                        {"grpc_tls", config.grpc_tls.cert.empty() ? "off" : "on"},
                        {"keys", config.api_key_file.empty() ? "none" : "required"},
                        {"max_requests_per_key", config.max_requests_per_key},
+                       {"max_requests_per_minute_per_key", config.max_requests_per_minute_per_key},
+                       {"max_tokens_per_minute_per_key", config.max_tokens_per_minute_per_key},
                        {"plan_ahead", config.plan_ahead},
                        {"max_queued", config.max_queued}});
 }
 
+// An open door is somebody's wish at best.
+void WarnIfOpen(const RouterConfig& config) {
+  if (IsLoopback(config.host)) return;
+  const auto warn = [&](std::string_view reason) {
+    LogWarning("http_open", {{"host", config.host}, {"reason", reason}});
+  };
+  if (config.api_key_file.empty()) {
+    warn("whoever reaches this port can use it; see --api-key-file");
+  } else if (config.tls_cert_file.empty()) {
+    warn("API keys pass in the clear; see --tls-cert-file");
+  }
+}
+
 std::string Address(const std::string& host, int port) { return Concat(host, ":", port); }
+
+// What is read from files that may change while the router runs.
+struct Credentials {
+  std::unique_ptr<TlsContext> tls;    // null: in the clear
+  std::unique_ptr<GrpcTls> grpc_tls;  // likewise, to the workers
+  ApiKeys keys;
+};
+
+absl::StatusOr<Credentials> LoadCredentials(const RouterConfig& config, const Clock& clock) {
+  Credentials credentials;
+  if (!config.tls_cert_file.empty()) {
+    ASSIGN_OR_RETURN(credentials.tls,
+                     TlsContext::Load(config.tls_cert_file, config.tls_key_file, clock.Now()));
+  }
+  ASSIGN_OR_RETURN(credentials.grpc_tls, GrpcTls::Load(config.grpc_tls));
+  if (!config.api_key_file.empty()) {
+    ASSIGN_OR_RETURN(credentials.keys, ApiKeys::Load(config.api_key_file));
+  }
+  return credentials;
+}
 
 // Under which name each discovered worker was found: its certificate must have it. Thread-safe.
 class WorkerNames {
@@ -94,33 +133,47 @@ class WorkerNames {
   std::map<std::string, std::string> names_ ABSL_GUARDED_BY(mutex_);  // by address
 };
 
+void LogReload(std::string_view what, const absl::Status& status) {
+  if (status.ok()) return LogInfo("reloaded", {{"what", what}});
+  LogError("reload_failed", {{"what", what}, {"reason", std::string(status.message())}});
+}
+
+// Each of them is replaced by a sound new one, or stays.
+void Reload(const RouterConfig& config, absl::Time now, const Credentials& credentials,
+            Routes& routes) {
+  if (credentials.tls != nullptr) LogReload("certificate", credentials.tls->Reload(now));
+  if (credentials.grpc_tls != nullptr) credentials.grpc_tls->Reload();
+  if (config.api_key_file.empty()) return;
+  absl::StatusOr<ApiKeys> keys = ApiKeys::Load(config.api_key_file);
+  LogReload("api_keys", keys.status());
+  if (keys.ok()) routes.SetKeys(*std::move(keys));
+}
+
 }  // namespace
 
-absl::Status RunRouter(const RouterConfig& config, const std::function<void()>& wait_for_stop) {
+absl::Status RunRouter(const RouterConfig& config, const std::function<Wish()>& next_wish) {
   RETURN_IF_ERROR(Validate(config));
   LogLevel level = LogLevel::kInfo;
   if (ParseLogLevel(config.log_level, level)) SetLogLevel(level);
-  ApiKeys keys;
-  if (!config.api_key_file.empty()) {
-    ASSIGN_OR_RETURN(keys, ApiKeys::Load(config.api_key_file));
-  }
-  ASSIGN_OR_RETURN(const std::unique_ptr<GrpcTls> grpc_tls, GrpcTls::Load(config.grpc_tls));
+  const RealClock clock;
+  ASSIGN_OR_RETURN(Credentials credentials, LoadCredentials(config, clock));
   LogConfig(config, RaiseFileLimit());
+  WarnIfOpen(config);
 
   // Later ones use earlier ones, and go first.
-  const RealClock clock;
   RouterMetrics metrics(
       {.vllm_names = config.vllm_metrics, .served_model_name = config.served_model_name});
   RouteGrpcLog();
   WorkerNames names;
-  const WorkerClientFactory make_client = [delay = config.stream_delay, &names,
-                                           tls = grpc_tls.get()](const std::string& address) {
-    std::unique_ptr<WorkerClient> client =
-        tls != nullptr ? MakeTlsWorkerClient(address, *tls, names.Get(address))
-                       : MakeGrpcWorkerClient(address);
-    if (delay == absl::ZeroDuration()) return client;
-    return MakeDelayedWorkerClient(std::move(client), delay);
-  };
+  const WorkerClientFactory make_client =
+      [delay = config.stream_delay, &names,
+       tls = credentials.grpc_tls.get()](const std::string& address) {
+        std::unique_ptr<WorkerClient> client =
+            tls != nullptr ? MakeTlsWorkerClient(address, *tls, names.Get(address))
+                           : MakeGrpcWorkerClient(address);
+        if (delay == absl::ZeroDuration()) return client;
+        return MakeDelayedWorkerClient(std::move(client), delay);
+      };
   ASSIGN_OR_RETURN(Workers workers, FindWorkers(config, make_client));
   EngineLoop engine(MakeEngineConfig(config), std::move(workers.endpoints), metrics, clock,
                     make_client);
@@ -132,8 +185,8 @@ absl::Status RunRouter(const RouterConfig& config, const std::function<void()>& 
                                       addresses.push_back(worker.address);
                                     engine.SetDiscovered(std::move(addresses));
                                   });
-  Routes routes(config, std::move(keys), engine, clock, metrics);
-  HttpServer server(config.http, routes, clock, metrics);
+  Routes routes(config, std::move(credentials.keys), engine, clock, metrics);
+  HttpServer server(config.http, routes, clock, metrics, credentials.tls.get());
   RETURN_IF_ERROR(server.Listen(config.host, config.port));
   MetricsRoutes metrics_routes(metrics);
   HttpOptions metrics_options = config.http;
@@ -145,7 +198,9 @@ absl::Status RunRouter(const RouterConfig& config, const std::function<void()>& 
   }
   LogInfo("listening", {{"address", Address(config.host, server.port())}});
 
-  wait_for_stop();
+  while (next_wish() == Wish::kReload) {
+    Reload(config, clock.Now(), credentials, routes);
+  }
   const absl::Time deadline = clock.Now() + config.drain_timeout;
   LogInfo("draining", {{"timeout_s", absl::ToDoubleSeconds(config.drain_timeout)}});
   routes.BeginDrain();

@@ -39,9 +39,9 @@ constexpr std::array kRoutes = {
 
 const Route* FindRoute(std::string_view path) {
   for (const Route& route : kRoutes) {
-    if (path == route.path) return &route;
-    if (route.path == kModelPrefix && path.size() > kModelPrefix.size() &&
-        path.starts_with(kModelPrefix)) {
+    const bool takes_id = route.path == kModelPrefix;
+    if (!takes_id && path == route.path) return &route;
+    if (takes_id && path.size() > kModelPrefix.size() && path.starts_with(kModelPrefix)) {
       return &route;
     }
   }
@@ -77,17 +77,34 @@ HttpResponse Json(std::string body) {
 Routes::Routes(const RouterConfig& config, ApiKeys keys, Dispatcher& dispatcher, const Clock& clock,
                RouterMetrics& metrics)
     : config_(config),
-      keys_(std::move(keys)),
       dispatcher_(dispatcher),
       clock_(clock),
       metrics_(metrics),
-      limiter_(config.max_requests_per_key) {}
+      limiter_({.requests_under_way = config.max_requests_per_key,
+                .requests_per_minute = config.max_requests_per_minute_per_key,
+                .tokens_per_minute = config.max_tokens_per_minute_per_key},
+               clock, metrics),
+      keys_(std::make_shared<const ApiKeys>(std::move(keys))) {}
+
+void Routes::SetKeys(ApiKeys keys) {
+  auto replacement = std::make_shared<const ApiKeys>(std::move(keys));
+  absl::MutexLock lock(&mutex_);
+  keys_ = std::move(replacement);
+}
+
+std::shared_ptr<const ApiKeys> Routes::keys() {
+  absl::MutexLock lock(&mutex_);
+  return keys_;
+}
 
 std::optional<HttpResponse> Routes::CheckHead(HttpRequest& head) {
   const Route* route = FindRoute(head.path);
   if (route == nullptr || route->needs_key) {
-    auto key = keys_.Authenticate(head.authorization);
-    if (!key.ok()) return ErrorResponse(key.status());
+    auto key = keys()->Authenticate(head.authorization);
+    if (!key.ok()) {
+      metrics_.refused_api_key.Add();
+      return ErrorResponse(key.status());
+    }
     head.key_id = *std::move(key);
   }
   if (route == nullptr) return NotFound(head.path);
@@ -110,7 +127,9 @@ std::optional<HttpResponse> Routes::CheckHead(HttpRequest& head) {
 Answer Routes::Handle(HttpRequest request, std::function<void()> wake) {
   absl::StatusOr<Answer> answer = Dispatch(request, std::move(wake));
   if (answer.ok()) return *std::move(answer);
-  if (ToApiError(answer.status()).http_status == 500) {
+  const int http_status = ToApiError(answer.status()).http_status;
+  if (http_status == 503) metrics_.refused_overloaded.Add();
+  if (http_status == 500) {
     LogError("request_failed",
              {{"request_id", request.request_id}, {"reason", answer.status().ToString()}});
   }
@@ -164,9 +183,9 @@ absl::Status Routes::CheckModelName(const View& view, const std::string& name) c
                    "model");
 }
 
-absl::Status Routes::Admit(int num_sequences) const {
+absl::Status Routes::Admit(const std::string& key_id, int num_sequences) const {
   if (draining_) return absl::UnavailableError("the server is draining");
-  return dispatcher_.Admit(num_sequences);
+  return dispatcher_.Admit(key_id, num_sequences);
 }
 
 GenerationSpec Routes::MakeSpec(const View& view, const HttpRequest& request,
@@ -199,7 +218,7 @@ absl::StatusOr<Answer> Routes::Chat(HttpRequest& request, std::function<void()> 
   ASSIGN_OR_RETURN(const ChatRequest chat, ParseChatRequest(request.body, view->limits));
   RETURN_IF_ERROR(CheckModelName(*view, chat.options.model));
   ASSIGN_OR_RETURN(KeyLimiter::Lease lease, limiter_.Acquire(request.key_id));
-  RETURN_IF_ERROR(Admit(chat.options.n));
+  RETURN_IF_ERROR(Admit(request.key_id, chat.options.n));
   GenerationSpec spec = MakeSpec(*view, request, chat.options);
   spec.is_chat = true;
   ASSIGN_OR_RETURN(Prompt prompt, ChatPrompt(*view->model->tokenizer, chat));
@@ -213,7 +232,8 @@ absl::StatusOr<Answer> Routes::Completion(HttpRequest& request, std::function<vo
                    ParseCompletionRequest(request.body, view->limits));
   RETURN_IF_ERROR(CheckModelName(*view, completion.options.model));
   ASSIGN_OR_RETURN(KeyLimiter::Lease lease, limiter_.Acquire(request.key_id));
-  RETURN_IF_ERROR(Admit(static_cast<int>(completion.prompts.size()) * completion.options.n));
+  RETURN_IF_ERROR(
+      Admit(request.key_id, static_cast<int>(completion.prompts.size()) * completion.options.n));
   GenerationSpec spec = MakeSpec(*view, request, completion.options);
   spec.echo = completion.echo;
   for (const PromptInput& input : completion.prompts) {
@@ -237,8 +257,9 @@ absl::StatusOr<HttpResponse> Routes::Tokenize(const HttpRequest& request) {
     prompt = CompletionPrompt(tokenizer, std::get<std::string>(tokenize.input),
                               tokenize.add_special_tokens, /*skip_special_tokens=*/true);
   }
-  std::string body = Concat("{\"count\":", prompt.tokens.size(), ",\"max_model_len\":",
-                            view->model->description.geometry().max_context(), ",\"tokens\":");
+  std::string body =
+      Concat("{\"count\":", prompt.tokens.size(),
+             ",\"max_model_len\":", dispatcher_.length_limit().num_tokens, ",\"tokens\":");
   AppendIntArray(body, prompt.tokens);
   if (tokenize.return_token_strs) {
     body += ",\"token_strs\":[";

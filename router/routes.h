@@ -30,6 +30,9 @@ class Routes : public HttpHandler {
   Routes(const RouterConfig& config, ApiKeys keys, Dispatcher& dispatcher, const Clock& clock,
          RouterMetrics& metrics);
 
+  // Who may call from now on; answers under way go on.
+  void SetKeys(ApiKeys keys);
+
   // From now on generation requests are refused (503) and /ready says no.
   void BeginDrain() { draining_ = true; }
 
@@ -45,6 +48,7 @@ class Routes : public HttpHandler {
     RequestLimits limits;
   };
 
+  std::shared_ptr<const ApiKeys> keys();
   absl::StatusOr<Answer> Dispatch(HttpRequest& request, std::function<void()> wake);
   absl::StatusOr<Answer> Chat(HttpRequest& request, std::function<void()> wake);
   absl::StatusOr<Answer> Completion(HttpRequest& request, std::function<void()> wake);
@@ -59,14 +63,13 @@ class Routes : public HttpHandler {
   // kUnavailable until a worker has been ready.
   absl::StatusOr<std::shared_ptr<const View>> CurrentModel();
   absl::Status CheckModelName(const View& view, const std::string& name) const;
-  absl::Status Admit(int num_sequences) const;
+  absl::Status Admit(const std::string& key_id, int num_sequences) const;
   GenerationSpec MakeSpec(const View& view, const HttpRequest& request,
                           const GenerationOptions& options);
   absl::StatusOr<Answer> StartGeneration(GenerationSpec spec, KeyLimiter::Lease lease,
                                          std::function<void()> wake);
 
   const RouterConfig& config_;
-  const ApiKeys keys_;
   Dispatcher& dispatcher_;
   const Clock& clock_;
   RouterMetrics& metrics_;
@@ -74,6 +77,7 @@ class Routes : public HttpHandler {
   std::atomic<bool> draining_ = false;
   absl::Mutex mutex_;
   std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const ApiKeys> keys_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The answer to GET /metrics.

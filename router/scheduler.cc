@@ -1,9 +1,12 @@
 #include "router/scheduler.h"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "common/check.h"
+#include "router/waiting_queue.h"
 
 namespace weightless::router {
 
@@ -17,14 +20,8 @@ Scheduler::Scheduler(const SchedulerOptions& options)
   for (int slot = num_slots_; slot-- > 0;) free_slots_.push_back(static_cast<uint32_t>(slot));
 }
 
-bool Scheduler::FitsAlone(int max_len) const {
-  // The last token is sampled, never computed.
-  return max_len <= static_cast<int>(options_.geometry.max_context()) &&
-         max_len - 1 <= KvPools::Capacity(options_.geometry);
-}
-
 Scheduler::Probe Scheduler::Examine(const Sequence& sequence) const {
-  if (free_slots_.empty() || !FitsAlone(sequence.max_len())) return {};
+  if (free_slots_.empty() || sequence.max_len() > max_sequence_len()) return {};
   if (someone_lacks_blocks_ && !running_.empty()) return {};
   const int block_size = static_cast<int>(options_.geometry.block_size());
   // At least one token is left to compute; prompt logprobs need every position's logits.
@@ -111,9 +108,23 @@ bool Scheduler::CoverDecode(Sequence& sequence) {
   return true;
 }
 
+void Scheduler::OrderPrefills() {
+  prefills_.clear();
+  for (const auto& sequence : running_) {
+    if (IsPrefilling(*sequence)) prefills_.push_back(sequence.get());
+  }
+  std::stable_sort(prefills_.begin(), prefills_.end(), [](const Sequence* a, const Sequence* b) {
+    if (a->request.priority != b->request.priority) {
+      return a->request.priority < b->request.priority;
+    }
+    return a->account != b->account && a->account->used < b->account->used;
+  });
+}
+
 void Scheduler::PlanPrefills() {
   const int whole_budget = static_cast<int>(options_.geometry.max_step_tokens());
-  for (const auto& sequence : running_) {
+  OrderPrefills();
+  for (Sequence* sequence : prefills_) {
     while (prefill_budget_ > 0 && IsPrefilling(*sequence)) {
       const int num_left = sequence->on.num_known - sequence->on.num_computed;
       const int num_tokens = pools_.Cover(*sequence, std::min(num_left, prefill_budget_));
@@ -126,7 +137,7 @@ void Scheduler::PlanPrefills() {
       // Others will give blocks back, unless nobody runs at all.
       if (budget_ < whole_budget || !in_flight_.empty()) break;
       Sequence* victim = PickVictim();
-      if (victim == sequence.get()) break;
+      if (victim == sequence) break;
       Preempt(*victim);
     }
   }
@@ -138,8 +149,34 @@ void Scheduler::Give(Sequence& sequence, int num_tokens) {
   budget_ -= num_tokens;
 }
 
+bool Scheduler::IsPreemptible(const Sequence& sequence) const {
+  return sequence.on.state == Residence::State::kRunning &&
+         (sequence.on.num_run > 0 || IsPrefilling(sequence) || IsDecoding(sequence));
+}
+
+bool Scheduler::MakeRoomFor(const Sequence& waiting) {
+  if (waiting.max_len() > max_sequence_len()) return false;
+  std::map<std::string_view, int> num_running;  // by key
+  for (const auto& sequence : running_) ++num_running[sequence->request.key_id];
+  const int num_own = num_running[waiting.request.key_id];
+  Sequence* victim = nullptr;
+  int most = num_own + 2;
+  for (const auto& sequence : running_) {
+    if (sequence->request.priority < waiting.request.priority) continue;
+    const int num = num_running[sequence->request.key_id];
+    if (!IsPreemptible(*sequence) || num < most) continue;
+    const bool is_newer = victim == nullptr || sequence->sequence_id > victim->sequence_id;
+    if (num == most && !is_newer) continue;
+    most = num;
+    victim = sequence.get();
+  }
+  if (victim == nullptr) return false;
+  Preempt(*victim);
+  SweepPreempted();
+  return true;
+}
+
 Sequence* Scheduler::PickVictim() const {
-  // Sequences whose last token is planned end by themselves and are left alone.
   Sequence* best = nullptr;
   const auto is_better = [this](const Sequence& a, const Sequence& b) {
     if (a.request.priority != b.request.priority) return a.request.priority > b.request.priority;
@@ -147,8 +184,7 @@ Sequence* Scheduler::PickVictim() const {
     return b.sequence_id == last_preempted_id_ || a.sequence_id > b.sequence_id;
   };
   for (const auto& sequence : running_) {
-    if (sequence->on.num_run == 0 && !IsPrefilling(*sequence) && !IsDecoding(*sequence)) continue;
-    if (sequence->on.state != Residence::State::kRunning) continue;
+    if (!IsPreemptible(*sequence)) continue;
     if (best == nullptr || is_better(*sequence, *best)) best = sequence.get();
   }
   return best;

@@ -2,7 +2,8 @@
 // Schedule makes a plan, several of which may be in flight; Commit takes their results in order.
 // Pure: no thread, no clock, no I/O.
 //
-// Decodes come first, then prefill chunks in order of admission. A decode that lacks a block
+// Decodes come first, then prefill chunks: of the key with the least service so far, in order of
+// admission. A decode that lacks a block
 // preempts the newest sequence of the least urgent class, never the same one twice in a row within
 // a class; the one that would be preempted waits instead when it is itself the one that lacks it.
 // What a preempted sequence still has in flight is committed, then it goes back to the queue.
@@ -50,8 +51,8 @@ class Scheduler {
  public:
   explicit Scheduler(const SchedulerOptions& options);
 
-  // Whether the sequence fits when it is alone.
-  bool FitsAlone(int max_len) const;
+  // Tokens, prompt and output, of the longest sequence that fits when it is alone.
+  int64_t max_sequence_len() const { return KvPools::MaxSequenceLen(options_.geometry); }
 
   // Whether a waiting sequence can start now, and with how much of it in the cache.
   struct Probe {
@@ -69,6 +70,11 @@ class Scheduler {
   // replica must then be given up, and what `outcome` holds is valid.
   absl::Status Commit(const proto::StepResult& result, StepOutcome& outcome);
 
+  // Preempts, for a waiting sequence that finds no room, the newest sequence of the key that runs
+  // most sequences here, unless that is no more than one more than the waiting one's key runs: so
+  // keys share the slots evenly while all want them. Never a sequence of a more urgent class. False
+  // when nobody has to yield.
+  bool MakeRoomFor(const Sequence& waiting);
   // Sequences that were preempted and have nothing in flight any more: for the head of the queue.
   std::vector<std::unique_ptr<Sequence>> TakePreempted();
   // Ends a sequence from outside: its slot and blocks are free for the next plan.
@@ -111,9 +117,12 @@ class Scheduler {
 
   bool IsPrefilling(const Sequence& sequence) const;
   bool IsDecoding(const Sequence& sequence) const;
+  // Not when its last token is planned: it ends by itself.
+  bool IsPreemptible(const Sequence& sequence) const;
 
   // Schedule.
   void PlanDecodes();
+  void OrderPrefills();
   void PlanPrefills();
   bool CoverDecode(Sequence& sequence);
   void Give(Sequence& sequence, int num_tokens);
@@ -146,6 +155,7 @@ class Scheduler {
   std::vector<int> run_of_slot_;  // while a result is committed: index into its runs, or -1
   std::vector<std::vector<Run>> spare_runs_;
   std::vector<uint32_t> decode_slots_, sent_decode_slots_;
+  std::vector<Sequence*> prefills_;    // while a plan is made: in prefill, in their order
   int budget_ = 0;                     // tokens left in the plan being made
   int prefill_budget_ = 0;             // of these, for prefill
   bool someone_lacks_blocks_ = false;  // nobody is admitted before it got them

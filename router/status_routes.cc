@@ -15,11 +15,11 @@ HttpResponse Json(int status, std::string body) {
   return response;
 }
 
-std::string ModelObject(const std::string& name, const ServedModel& model) {
+std::string ModelObject(const std::string& name, const ServedModel& model, int64_t max_len) {
   return Concat("{\"id\":", JsonString(name),
                 ",\"object\":\"model\",\"created\":", absl::ToUnixSeconds(model.loaded_at),
                 ",\"owned_by\":\"weightless\",",
-                "\"max_model_len\":", model.description.geometry().max_context(), "}");
+                "\"max_model_len\":", max_len, "}");
 }
 
 std::string ReplicaObject(const ReplicaLoad& load) {
@@ -37,14 +37,18 @@ std::string ReplicaObject(const ReplicaLoad& load) {
 
 HttpResponse Routes::Models() {
   const auto view = CurrentModel();
-  return Json(200, Concat("{\"object\":\"list\",\"data\":[",
-                          view.ok() ? ModelObject((*view)->name, *(*view)->model) : "", "]}"));
+  std::string model;
+  if (view.ok()) {
+    model = ModelObject((*view)->name, *(*view)->model, dispatcher_.length_limit().num_tokens);
+  }
+  return Json(200, Concat("{\"object\":\"list\",\"data\":[", model, "]}"));
 }
 
 absl::StatusOr<HttpResponse> Routes::Model(std::string_view id) {
   ASSIGN_OR_RETURN(const auto view, CurrentModel());
   RETURN_IF_ERROR(CheckModelName(*view, std::string(id)));
-  return Json(200, ModelObject(view->name, *view->model));
+  return Json(200,
+              ModelObject(view->name, *view->model, dispatcher_.length_limit().num_tokens));
 }
 
 HttpResponse Routes::Ready() {

@@ -20,14 +20,16 @@ void WaitingQueue::Push(std::unique_ptr<Sequence> sequence) {
   if (of.keys.size() >= kMaxKeys) ForgetIdleKeys(of);
   Key& key = of.keys[sequence->request.key_id];
   // Who was away has no claim to what it did not use then.
-  if (key.waiting.empty()) key.account->used = std::max(key.account->used, of.floor);
+  if (key.empty()) key.account->used = std::max(key.account->used, of.floor);
   sequence->account = key.account;
   key.waiting.push_back(std::move(sequence));
   ++size_;
 }
 
 void WaitingQueue::PushReturned(std::unique_ptr<Sequence> sequence) {
-  List& returned = classes_[sequence->request.priority].returned;
+  Key& key = classes_[sequence->request.priority].keys[sequence->request.key_id];
+  sequence->account = key.account;
+  List& returned = key.returned;
   const auto place = std::lower_bound(
       returned.begin(), returned.end(), sequence->sequence_id,
       [](const std::unique_ptr<Sequence>& entry, uint64_t id) { return entry->sequence_id < id; });
@@ -37,29 +39,30 @@ void WaitingQueue::PushReturned(std::unique_ptr<Sequence> sequence) {
 
 WaitingQueue::Choice WaitingQueue::Choose() {
   for (auto& [priority, of] : classes_) {
-    if (!of.returned.empty()) return {.list = &of.returned, .of = &of};
     Key* best = nullptr;
     for (auto& [id, key] : of.keys) {
-      if (key.waiting.empty()) continue;
+      if (key.empty()) continue;
       if (best == nullptr || key.account->used < best->account->used) best = &key;
     }
-    if (best != nullptr) return {.list = &best->waiting, .of = &of};
+    if (best != nullptr) return {.key = best, .of = &of};
   }
   return {};
 }
 
 Sequence* WaitingQueue::Head() {
   if (size_ == 0) return nullptr;
-  return Choose().list->front().get();
+  return Choose().list().front().get();
 }
 
 std::unique_ptr<Sequence> WaitingQueue::PopHead() {
   const Choice choice = Choose();
-  CHECK(choice.list != nullptr);
-  std::unique_ptr<Sequence> sequence = std::move(choice.list->front());
-  choice.list->pop_front();
+  CHECK(choice.key != nullptr);
+  const bool is_new = choice.key->returned.empty();
+  List& list = choice.list();
+  std::unique_ptr<Sequence> sequence = std::move(list.front());
+  list.pop_front();
   --size_;
-  if (choice.list != &choice.of->returned) {
+  if (is_new) {
     choice.of->floor = std::max(choice.of->floor, sequence->account->used);
     sequence->account->used += sequence->num_prompt_tokens * FairAccount::kPromptTokenCost;
   }
@@ -76,8 +79,10 @@ std::vector<std::unique_ptr<Sequence>> WaitingQueue::Take(
     list.erase(first, list.end());
   };
   for (auto& [priority, of] : classes_) {
-    take_from(of.returned);
-    for (auto& [id, key] : of.keys) take_from(key.waiting);
+    for (auto& [id, key] : of.keys) {
+      take_from(key.returned);
+      take_from(key.waiting);
+    }
   }
   size_ -= taken.size();
   return taken;
@@ -85,7 +90,7 @@ std::vector<std::unique_ptr<Sequence>> WaitingQueue::Take(
 
 void WaitingQueue::ForgetIdleKeys(Class& of) {
   std::erase_if(of.keys, [](const auto& entry) {
-    return entry.second.waiting.empty() && entry.second.account.use_count() == 1;
+    return entry.second.empty() && entry.second.account.use_count() == 1;
   });
 }
 

@@ -1,7 +1,7 @@
 // Sequences that wait for a replica. The most urgent class (smallest priority) goes first. Inside a
-// class, sequences that ran before and were preempted or lost their worker come first, oldest
-// first; then the key with the least service so far (virtual token counter; Sheng et al. 2024),
-// each key in order of arrival.
+// class, the key with the least service so far (virtual token counter; Sheng et al. 2024); inside a
+// key, sequences that ran before and were preempted or lost their worker come first, oldest first;
+// then the others in order of arrival.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class WaitingQueue {
  public:
   // Appends a new sequence and gives it its account.
   void Push(std::unique_ptr<Sequence> sequence);
-  // A sequence that was in the queue before: to the head of its class, in order of arrival.
+  // A sequence that was in the queue before: to the head of its key, in order of arrival.
   void PushReturned(std::unique_ptr<Sequence> sequence);
 
   // What goes next; null when nothing waits. Stays the same until something is pushed, popped or
@@ -49,18 +49,21 @@ class WaitingQueue {
   using List = std::deque<std::unique_ptr<Sequence>>;
   struct Key {
     std::shared_ptr<FairAccount> account = std::make_shared<FairAccount>();
-    List waiting;
+    List returned, waiting;
+
+    bool empty() const { return returned.empty() && waiting.empty(); }
   };
   struct Class {
-    List returned;
     std::map<std::string, Key> keys;
     int64_t floor = 0;  // `used` of the key that was served last: newcomers start here
   };
 
-  // The list whose front goes next, or null; and the class it belongs to.
+  // The key whose first sequence goes next, or null; and the class it belongs to.
   struct Choice {
-    List* list = nullptr;
+    Key* key = nullptr;
     Class* of = nullptr;
+
+    List& list() const { return key->returned.empty() ? key->waiting : key->returned; }
   };
   Choice Choose();
   static void ForgetIdleKeys(Class& of);

@@ -16,6 +16,9 @@ constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 // Describe, every model file, and the worker's word that it is ours.
 constexpr absl::Duration kConnectTimeout = absl::Seconds(90);
 
+// A worker that has not been ready yet may still be loading: no reason to warn, for so long.
+constexpr absl::Duration kStartGrace = absl::Seconds(30);
+
 // A sequence that was running when two workers in a row were lost may be what kills them.
 constexpr int kSuspectLosses = 2;
 
@@ -161,6 +164,7 @@ absl::Time WorkerPool::NextTick() const {
 void WorkerPool::Connect(Replica& replica, absl::Time now, bool want_files) {
   replica.state = Replica::State::kConnecting;
   replica.connection_id = ++num_connections_;
+  replica.first_try_at = std::min(replica.first_try_at, now);
   replica.act_at = now + kConnectTimeout;
   replica.client->Connect({.connection_id = replica.connection_id,
                            .want_files = want_files,
@@ -171,6 +175,8 @@ void WorkerPool::MarkReady(Replica& replica, const SchedulerOptions& options) {
   replica.state = Replica::State::kReady;
   replica.backoff = kMinBackoff;
   replica.last_problem.clear();
+  replica.warned = false;
+  replica.was_ready_once = true;
   replica.scheduler = std::make_unique<Scheduler>(options);
   replica.stalls = {};
   replica.metrics.up.Set(1);
@@ -186,9 +192,12 @@ void WorkerPool::MarkDown(Replica& replica, const absl::Status& why, absl::Time 
   const bool was_ready = replica.state == Replica::State::kReady;
   if (was_ready) replica.metrics.losses.Add();
   std::string problem = why.ToString();
-  if (was_ready || problem != replica.last_problem) {
-    LogWarning(was_ready ? "worker_lost" : "worker_unavailable",
-               {{"worker", replica.address}, {"error", problem}});
+  const bool may_start = absl::IsUnavailable(why) && !replica.was_ready_once &&
+                         now < replica.first_try_at + kStartGrace;
+  if (was_ready || problem != replica.last_problem || (!may_start && !replica.warned)) {
+    (may_start ? LogInfo : LogWarning)(was_ready ? "worker_lost" : "worker_unavailable",
+                                       {{"worker", replica.address}, {"error", problem}});
+    replica.warned = !may_start;
   }
   replica.last_problem = std::move(problem);
   replica.client->Disconnect();
@@ -204,6 +213,14 @@ void WorkerPool::Retire(Replica& replica) {
   LogInfo("worker_retired", {{"worker", replica.address}});
   replica.state = Replica::State::kRetired;
   metrics_.RemoveReplica(replica.address);
+}
+
+bool WorkerPool::MakeRoom(const Sequence& sequence) {
+  // A suspect waits for a worker of its own, not for room.
+  if (sequence.num_losses >= kSuspectLosses) return false;
+  return std::any_of(replicas_.begin(), replicas_.end(), [&](Replica& replica) {
+    return replica.state == Replica::State::kReady && replica.scheduler->MakeRoomFor(sequence);
+  });
 }
 
 Replica* WorkerPool::Choose(const Sequence& sequence) {

@@ -38,7 +38,10 @@ struct Replica {
   uint64_t connection_id = 0;  // of the connection that counts; events of others are stale
   absl::Time act_at = absl::InfinitePast();  // down: connect again; connecting: give up
   absl::Duration backoff;
+  absl::Time first_try_at = absl::InfiniteFuture();  // to connect
+  bool was_ready_once = false;
   std::string last_problem;  // logged when it changes
+  bool warned = false;       // of a problem, since it was ready
 
   // While ready.
   std::unique_ptr<Scheduler> scheduler;
@@ -84,6 +87,8 @@ class WorkerPool {
   // Where a sequence can start now: longest cached prefix, then least outstanding tokens; null when
   // nowhere.
   Replica* Choose(const Sequence& sequence);
+  // Has one sequence of another key yield on some replica (Scheduler::MakeRoomFor).
+  bool MakeRoom(const Sequence& sequence);
 
  private:
   void Connect(Replica& replica, absl::Time now, bool want_files);

@@ -2,7 +2,9 @@
 
 #include <grpcpp/grpcpp.h>
 #include <netdb.h>
+#include <openssl/ssl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -43,22 +45,54 @@ int Connect(const std::string& host, int port) {
   return fd;
 }
 
-ProbeResult GetReady(const std::string& host, int port) {
+// What comes back for `request`, at least `min_size` bytes unless the other side ends before.
+std::string ExchangePlain(int fd, const std::string& request, size_t min_size) {
+  std::string answer;
+  if (send(fd, request.data(), request.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(request.size())) {
+    return answer;
+  }
+  std::array<char, 256> buffer{};
+  while (answer.size() < min_size) {
+    const ssize_t count = recv(fd, buffer.data(), buffer.size(), 0);
+    if (count <= 0) break;
+    answer.append(buffer.data(), static_cast<size_t>(count));
+  }
+  return answer;
+}
+
+// Likewise, over a TLS session of its own. The library's writes would raise SIGPIPE.
+std::string ExchangeTls(int fd, const std::string& request, size_t min_size) {
+  sigset_t pipe_signal;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
+                                                                  SSL_CTX_free);
+  const std::unique_ptr<SSL, decltype(&SSL_free)> session(SSL_new(context.get()), SSL_free);
+  std::string answer;
+  SSL_set_fd(session.get(), fd);
+  if (SSL_connect(session.get()) != 1) return answer;
+  if (SSL_write(session.get(), request.data(), static_cast<int>(request.size())) <= 0) {
+    return answer;
+  }
+  std::array<char, 256> buffer{};
+  while (answer.size() < min_size) {
+    const int count = SSL_read(session.get(), buffer.data(), static_cast<int>(buffer.size()));
+    if (count <= 0) break;
+    answer.append(buffer.data(), static_cast<size_t>(count));
+  }
+  return answer;
+}
+
+ProbeResult GetReady(const std::string& host, int port, bool tls) {
   const int fd = Connect(host, port);
   if (fd < 0) return ProbeResult::kSilent;
   const std::string request =
       Concat("GET /ready HTTP/1.1\r\nHost: ", host, "\r\nConnection: close\r\n\r\n");
   constexpr std::string_view kOk = "HTTP/1.1 200";
-  std::string answer;
-  if (send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
-      static_cast<ssize_t>(request.size())) {
-    std::array<char, 256> buffer{};
-    while (answer.size() < kOk.size()) {
-      const ssize_t count = recv(fd, buffer.data(), buffer.size(), 0);
-      if (count <= 0) break;
-      answer.append(buffer.data(), static_cast<size_t>(count));
-    }
-  }
+  const std::string answer =
+      tls ? ExchangeTls(fd, request, kOk.size()) : ExchangePlain(fd, request, kOk.size());
   close(fd);
   if (answer.size() < kOk.size()) return ProbeResult::kSilent;
   return answer.starts_with(kOk) ? ProbeResult::kReady : ProbeResult::kNotReady;
@@ -103,7 +137,11 @@ Probe GrpcHealthProbe(const std::string& address, GrpcTls* tls, const std::strin
 }
 
 Probe HttpReadyProbe(const std::string& host, int port) {
-  return [host, port] { return GetReady(host, port); };
+  return [host, port] { return GetReady(host, port, /*tls=*/false); };
+}
+
+Probe HttpsReadyProbe(const std::string& host, int port) {
+  return [host, port] { return GetReady(host, port, /*tls=*/true); };
 }
 
 Watch::Watch(Probe probe, absl::Duration interval)

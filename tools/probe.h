@@ -24,6 +24,9 @@ Probe GrpcHealthProbe(const std::string& address, GrpcTls* tls = nullptr,
                       const std::string& server_name = {});
 // GET /ready at host:port; 200 is ready, any other answer is not ready.
 Probe HttpReadyProbe(const std::string& host, int port);
+// Likewise over TLS. Any certificate is good: nothing secret is sent, and only whether an answer
+// comes is asked.
+Probe HttpsReadyProbe(const std::string& host, int port);
 
 // Probes again and again on a thread of its own: once every `interval`, four times as often until
 // ready. Thread-safe.

@@ -18,7 +18,9 @@ namespace {
 constexpr int kNotReady = 1;
 constexpr int kUsageError = 2;
 
-// Nothing when the URL is neither http://HOST:PORT nor grpc://HOST:PORT.
+constexpr char kUrls[] = "http://HOST:PORT, https://HOST:PORT or grpc://HOST:PORT";
+
+// Nothing when the URL is none of kUrls.
 std::optional<Probe> MakeProbe(std::string_view url, GrpcTls* tls, const std::string& server_name) {
   const size_t end = url.find("://");
   if (end == std::string_view::npos) return std::nullopt;
@@ -27,6 +29,7 @@ std::optional<Probe> MakeProbe(std::string_view url, GrpcTls* tls, const std::st
   const std::optional<HostPort> parsed = ParseHostPort(address);
   if (!parsed.has_value() || parsed->port < 1) return std::nullopt;
   if (scheme == "http") return HttpReadyProbe(parsed->host, parsed->port);
+  if (scheme == "https") return HttpsReadyProbe(parsed->host, parsed->port);
   if (scheme == "grpc") return GrpcHealthProbe(std::string(address), tls, server_name);
   return std::nullopt;
 }
@@ -49,7 +52,7 @@ int RunProbe(int argc, const char* const* argv) {
   CLI::App app("Ask a router or a worker whether it is ready: exit code 0 when it is, else 1.",
                "weightless probe");
   std::string url;
-  app.add_option("url", url, "http://HOST:PORT of a router, grpc://HOST:PORT of a worker")
+  app.add_option("url", url, "http(s)://HOST:PORT of a router, grpc://HOST:PORT of a worker")
       ->required();
   GrpcTlsFiles files;
   AddGrpcTlsFlags(app, files);
@@ -65,9 +68,7 @@ int RunProbe(int argc, const char* const* argv) {
   }
   const std::optional<Probe> probe = MakeProbe(url, tls->get(), server_name);
   if (!probe.has_value()) {
-    std::fprintf(stderr,
-                 "weightless probe: '%s' is neither http://HOST:PORT nor grpc://HOST:PORT\n",
-                 url.c_str());
+    std::fprintf(stderr, "weightless probe: '%s' is not one of %s\n", url.c_str(), kUrls);
     return kUsageError;
   }
   const ProbeResult result = (*probe)();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "common/concat.h"
 #include "common/flags.h"
@@ -38,6 +39,7 @@ struct PassedFlag {
 };
 
 constexpr PassedFlag kWorkerFlags[] = {
+    {"device", "cpu, cuda or cuda:N"},
     {"dtype", "bfloat16 or float32"},
     {"max-length", "tokens per sequence, prompt and output; default: what the model allows"},
     {"kernels", "auto, reference, avx2, avx512bf16 or amx"},
@@ -45,8 +47,12 @@ constexpr PassedFlag kWorkerFlags[] = {
     {"max-step-tokens", "tokens that one step may compute"},
 };
 constexpr PassedFlag kRouterFlags[] = {
+    {"tls-cert-file", "PEM certificate and its chain, for HTTPS"},
+    {"tls-key-file", "PEM private key of the certificate"},
     {"api-key-file", "file of API keys, one a line; without it no key is asked for"},
     {"max-requests-per-key", "requests of one key under way at once"},
+    {"max-requests-per-minute-per-key", "requests of one key per minute"},
+    {"max-tokens-per-minute-per-key", "tokens of one key per minute, of prompts and answers"},
     {"served-model-name", "what clients call the model"},
     {"metrics-port", "also serve /metrics on this port, without keys"},
     {"vllm-metrics", "on: metrics also under vLLM's names; off"},
@@ -54,6 +60,7 @@ constexpr PassedFlag kRouterFlags[] = {
     {"max-chunk-tokens", "prompt tokens that one step may take of one sequence"},
     {"max-queued", "sequences that may wait"},
     {"request-timeout", "seconds a request may take"},
+    {"worker-wait-timeout", "seconds that requests wait while no worker is ready"},
     {"http-threads", "threads that speak HTTP"},
 };
 
@@ -104,7 +111,9 @@ void AddFlags(CLI::App& app, ServeConfig& config) {
     app.add_option(Concat("--", flag.name), config.passed[flag.name], flag.help);
   }
   for (const PassedFlag& flag : kRouterFlags) {
-    app.add_option(Concat("--", flag.name), config.passed[flag.name], flag.help);
+    CLI::Option* option =
+        app.add_option(Concat("--", flag.name), config.passed[flag.name], flag.help);
+    if (absl::EndsWith(flag.name, "-file")) RefuseEmpty(*option);
   }
 }
 
@@ -165,6 +174,8 @@ std::string LocalHost(const std::string& host) {
   return host == "0.0.0.0" || host == "::" ? "127.0.0.1" : host;
 }
 
+bool HasTls(const ServeConfig& config) { return !config.passed.at("tls-cert-file").empty(); }
+
 Program RouterProgram(const ServeConfig& config, const std::vector<int>& worker_ports) {
   std::string workers;
   for (const int port : worker_ports)
@@ -181,8 +192,10 @@ Program RouterProgram(const ServeConfig& config, const std::vector<int>& worker_
   AppendPassed(kRouterFlags, config, command);
   return {.name = "router",
           .command = std::move(command),
-          .make_probe = [host = LocalHost(config.host),
-                         port = config.port] { return HttpReadyProbe(host, port); },
+          .make_probe =
+              [host = LocalHost(config.host), port = config.port, tls = HasTls(config)] {
+                return tls ? HttpsReadyProbe(host, port) : HttpReadyProbe(host, port);
+              },
           .stop_stage = 0};
 }
 
@@ -195,7 +208,8 @@ bool IsChatModel(const model::Checkpoint& checkpoint) {
 }
 
 void PrintReady(const ServeConfig& config, const model::Checkpoint& checkpoint) {
-  const std::string url = Concat("http://", LocalHost(config.host), ":", config.port);
+  const std::string url =
+      Concat(HasTls(config) ? "https://" : "http://", LocalHost(config.host), ":", config.port);
   const bool is_chat = IsChatModel(checkpoint);
   const std::string key = config.passed.at("api-key-file").empty()
                               ? ""

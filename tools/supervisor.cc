@@ -24,7 +24,7 @@ constexpr absl::Duration kStableAfter = absl::Seconds(10);
 int BlockSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int number : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&signals, number);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
   CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
   const int fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
   CHECK(fd >= 0);
@@ -43,7 +43,10 @@ int Supervisor::Run(std::vector<Program> programs) {
   for (;;) {
     for (Running& running : running_) {
       if (const auto exit_code = Attend(running)) {
+        const std::string program = running.program.name, cause = running.last_line;
         StopAll();
+        LogError("first_start_failed",
+                 {{"program", program}, {"exit_code", *exit_code}, {"cause", cause}});
         return *exit_code;
       }
     }
@@ -117,6 +120,7 @@ int Supervisor::HandleExit(Running& running, int exit_code) {
 void Supervisor::ForwardLines(Running& running) {
   for (const std::string& line : running.child->TakeLines()) {
     options_.on_line(running.program.name, line);
+    running.last_line = line;
   }
 }
 
@@ -127,10 +131,14 @@ bool Supervisor::WaitForEvent() {
     fds.push_back({.fd = running.child->error_fd(), .events = POLLIN, .revents = 0});
   }
   poll(fds.data(), fds.size(), kPollMs);
-  bool stop = false;
+  bool stop = false, hang_up = false;
   signalfd_siginfo info{};
   while (read(signal_fd_, &info, sizeof(info)) == sizeof(info)) {
     stop |= info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT;
+    hang_up |= info.ssi_signo == SIGHUP;
+  }
+  for (const Running& running : running_) {
+    if (hang_up && running.child != nullptr) running.child->Signal(SIGHUP);
   }
   return stop;
 }

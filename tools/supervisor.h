@@ -33,8 +33,8 @@ struct SupervisorOptions {
   std::function<void(const std::string& program, const std::string& line)> on_line;
 };
 
-// Owned by the main thread. Construct before any other thread starts: it blocks SIGTERM, SIGINT and
-// SIGCHLD in this thread and those made from it, and takes them from then on.
+// Owned by the main thread. Construct before any other thread starts: it blocks SIGTERM, SIGINT,
+// SIGHUP and SIGCHLD in this thread and those made from it, and takes them from then on.
 class Supervisor {
  public:
   explicit Supervisor(SupervisorOptions options);
@@ -44,7 +44,9 @@ class Supervisor {
 
   // Blocks until SIGTERM or SIGINT, then stops every program: 0, or 1 when one had to be killed (a
   // second signal kills at once). Ends before that only when a program ends by itself before all
-  // were ready once: the same settings would fail again, so its exit code is returned.
+  // were ready once: the same settings would fail again, so its exit code is returned, after a log
+  // line with the last one it printed. SIGHUP goes
+  // on to the programs, which read their certificates and keys again.
   int Run(std::vector<Program> programs);
 
  private:
@@ -54,7 +56,8 @@ class Supervisor {
     std::unique_ptr<Watch> watch;
     absl::Time start_time = absl::InfinitePast();
     absl::Duration backoff;
-    bool killed = false;  // because it did not answer
+    bool killed = false;    // because it did not answer
+    std::string last_line;  // it printed
   };
 
   bool AllReady() const;
@@ -64,7 +67,8 @@ class Supervisor {
   // 0: it will be started again.
   int HandleExit(Running& running, int exit_code);
   void ForwardLines(Running& running);
-  // Sleeps until a signal, a line or the time-out; whether SIGTERM or SIGINT came.
+  // Sleeps until a signal, a line or the time-out; whether SIGTERM or SIGINT came. Passes SIGHUP
+  // on.
   bool WaitForEvent();
   int StopAll();
   // Whether all programs of the stage ended when told to.

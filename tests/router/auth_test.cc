@@ -32,6 +32,25 @@ TEST(ApiKeysTest, RefusesEverythingElse) {
   }
 }
 
+TEST(ApiKeysTest, AFileMayHoldDigestsInsteadOfKeys) {
+  // printf %s sk-a | sha256sum
+  const std::string digest = "a4a6d307ad00fa67176e1099fdbc4f4a09bb527a7f24718a5030f2f173d11f7f";
+  const auto keys = ApiKeys::Parse("alice:sha256:" + digest + "\nbob:sk-b\n", "keys.txt");
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  EXPECT_EQ(*keys->Authenticate("Bearer sk-a"), "alice");
+  EXPECT_EQ(*keys->Authenticate("Bearer sk-b"), "bob");
+  EXPECT_FALSE(keys->Authenticate("Bearer " + digest).ok());
+  EXPECT_FALSE(keys->Authenticate("Bearer sha256:" + digest).ok());
+  EXPECT_EQ(Message(ApiKeys::Parse("a:sk-a\nb:sha256:" + digest, "k")),
+            "k line 2: the same key as in an earlier line");
+  EXPECT_EQ(Message(ApiKeys::Parse("sha256:" + digest, "k")),
+            "k line 1: a digest needs a name before it: name:sha256:HEX");
+  for (const std::string& broken : {std::string("ab"), digest.substr(1) + "g", digest + "0"}) {
+    EXPECT_EQ(Message(ApiKeys::Parse("a:sha256:" + broken, "k")),
+              "k line 1: sha256: is not followed by 64 hexadecimal digits");
+  }
+}
+
 TEST(ApiKeysTest, WithoutKeysEverybodyIsWelcome) {
   EXPECT_EQ(*ApiKeys().Authenticate(""), "");
   EXPECT_EQ(*ApiKeys().Authenticate("Bearer anything"), "");
@@ -58,7 +77,7 @@ TEST(ApiKeysTest, LoadsAFileAndNamesOneThatIsNotThere) {
   std::ofstream(path) << std::string(2 << 20, 'k');
   EXPECT_THAT(Message(ApiKeys::Load(path)), HasSubstr("is larger than 1048576 bytes"));
   EXPECT_THAT(Message(ApiKeys::Load("/dev/zero")), HasSubstr("is larger than"));
-  EXPECT_THAT(Message(ApiKeys::Load(testing::TempDir())), HasSubstr("cannot read"));
+  EXPECT_THAT(Message(ApiKeys::Load(testing::TempDir())), HasSubstr("cannot be read"));
   std::filesystem::remove(path);
   EXPECT_THAT(Message(ApiKeys::Load(path)), HasSubstr(path.string()));
 }

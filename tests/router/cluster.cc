@@ -75,7 +75,7 @@ Client* Cluster::Submit(SequenceRequest request) {
   auto client = std::make_unique<Client>();
   client->request = request;
   client->stream = std::make_shared<TokenStream>([] {});
-  CHECK(admission_.Enter(1).ok());
+  CHECK(admission_.Enter(client->request.key_id, 1).ok());
   std::vector<std::unique_ptr<router::Sequence>> sequences;
   sequences.push_back(
       router::MakeSequence(std::move(request), client->stream, served_.description, hasher_));

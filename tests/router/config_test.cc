@@ -40,6 +40,13 @@ TEST(RouterConfigTest, NamesFlagValueAndLimit) {
             "--log-level \"loud\" is none of debug, info, warning, error");
 }
 
+TEST(RouterConfigTest, TlsNeedsBothFiles) {
+  EXPECT_EQ(Refusal([](auto& c) { c.tls_cert_file = "c.pem"; }),
+            "--tls-key-file is missing: --tls-cert-file c.pem needs it");
+  EXPECT_EQ(Refusal([](auto& c) { c.tls_key_file = "k.pem"; }),
+            "--tls-cert-file is missing: --tls-key-file k.pem needs it");
+}
+
 TEST(RouterConfigTest, WorkersAreAddressesAndDiffer) {
   EXPECT_THAT(Refusal([](auto& c) { c.workers.clear(); }), testing::HasSubstr("--worker"));
   for (const char* address : {"", "host", "host:", ":1", "host:x", "host:0", "host:70000"}) {

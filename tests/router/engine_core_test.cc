@@ -101,7 +101,7 @@ TEST(EngineCoreTest, QueuesWhatFindsNoSlot) {
 TEST(EngineCoreTest, BoundsTheQueue) {
   Cluster cluster({.config = {.max_queued = 2}});
   for (int i = 0; i < 10; ++i) cluster.Submit(MakeRequest(4, 10, i + 1));
-  const absl::Status status = cluster.admission().Check(1);
+  const absl::Status status = cluster.admission().Check("", 1);
   EXPECT_TRUE(absl::IsResourceExhausted(status));
   EXPECT_EQ(status.message(), "the queue holds 2 of 2 sequences; no room for 1 more");
 }
@@ -126,6 +126,48 @@ TEST(EngineCoreTest, AKeyThatFloodsDoesNotHoldBackAnother) {
     if (client->end.has_value()) ++num_ended;
   }
   EXPECT_LE(num_ended, 17);  // the eight that ran already, and their successors
+}
+
+TEST(EngineCoreTest, AKeyThatHoldsAllSlotsYieldsOneAtOnce) {
+  Cluster cluster({.config = {.plan_ahead = 2}});
+  for (int i = 0; i < 20; ++i) {
+    SequenceRequest request = MakeRequest(8, 100, i + 1);
+    request.key_id = "flood";
+    cluster.Submit(std::move(request));
+  }
+  for (int i = 0; i < 10; ++i) cluster.Deliver(0);
+  SequenceRequest request = MakeRequest(8, 20, 99);
+  request.key_id = "quiet";
+  Client* quiet = cluster.Submit(std::move(request));
+  for (int i = 0; i < 3; ++i) cluster.Deliver(0);  // the two plans ahead, and its own
+  quiet->Read();
+  EXPECT_EQ(quiet->output.size(), 1u);
+  EXPECT_EQ(cluster.metrics().preemptions.value(), 1);
+  cluster.RunUntilIdle();
+  for (const auto& client : cluster.clients()) {
+    EXPECT_EQ(client->output, cluster.Expected(*client));
+  }
+  cluster.core().CheckInvariants();
+}
+
+TEST(EngineCoreTest, AKeyLeavesAsManyPlacesInTheQueueAsItTakes) {
+  Admission admission(12);
+  admission.SetNumReady(1);
+  const auto take_all = [&](const std::string& key) {
+    int num_taken = 0;
+    while (admission.Enter(key, 1).ok()) ++num_taken;
+    return num_taken;
+  };
+  EXPECT_EQ(take_all("a"), 6);
+  EXPECT_EQ(take_all("b"), 3);
+  EXPECT_EQ(take_all("c"), 1);
+  EXPECT_EQ(take_all("d"), 1);
+  EXPECT_EQ(admission.Enter("a", 1).message(),
+            "the key \"a\" has 6 sequences in the queue; with 1 more it would leave fewer places, "
+            "0, than it takes");
+  admission.Leave("a", 6);
+  EXPECT_EQ(take_all("d"), 3);
+  EXPECT_EQ(take_all(""), 4);  // who has no key has no part of its own
 }
 
 TEST(EngineCoreTest, LeavingClientFreesItsBlocksAtOnce) {
@@ -162,13 +204,13 @@ TEST(EngineCoreTest, WithoutWorkersIsUnavailableUntilOneIsBack) {
   cluster.Deliver(0);
   cluster.worker(0).Kill();
   cluster.Deliver(0);
-  EXPECT_TRUE(absl::IsUnavailable(cluster.admission().Check(1)));
+  EXPECT_TRUE(absl::IsUnavailable(cluster.admission().Check("", 1)));
   cluster.Advance(absl::Milliseconds(100));
   cluster.RunUntilIdle();  // still dead
   cluster.worker(0).Revive();
   cluster.Advance(absl::Milliseconds(200));
   cluster.RunUntilIdle();
-  EXPECT_TRUE(cluster.admission().Check(1).ok());
+  EXPECT_TRUE(cluster.admission().Check("", 1).ok());
   EXPECT_EQ(client->output, cluster.Expected(*client));
 }
 
@@ -232,7 +274,7 @@ TEST(EngineCoreTest, OtherWeightsAreRefused) {
   EXPECT_EQ(cluster.Metrics(1).refusals.value(), 1);
   EXPECT_EQ(cluster.Metrics(1).up.value(), 0);
   EXPECT_FALSE(cluster.worker(1).connected());
-  EXPECT_TRUE(cluster.admission().Check(1).ok());
+  EXPECT_TRUE(cluster.admission().Check("", 1).ok());
 }
 
 TEST(EngineCoreTest, OtherProtocolVersionIsRefused) {
@@ -272,6 +314,67 @@ TEST(EngineCoreTest, DeadlineEndsRunningAndWaitingSequences) {
   EXPECT_EQ(cluster.admission().num_queued(), 0);
 }
 
+TEST(EngineCoreTest, SequencesWaitForALostWorkerSoLong) {
+  Cluster cluster({.config = {.worker_wait_timeout = absl::Seconds(60)}});
+  Client* running = cluster.Submit(MakeRequest(10, 100));
+  cluster.Deliver(0);
+  cluster.worker(0).Kill();
+  cluster.Deliver(0);
+  for (int i = 0; i < 59; ++i) cluster.Advance(absl::Seconds(1));
+  running->Read();
+  EXPECT_FALSE(running->end.has_value());
+  cluster.Advance(absl::Seconds(1));
+  running->Read();
+  EXPECT_EQ(running->end, EndReason::kError);
+  EXPECT_TRUE(absl::IsUnavailable(running->status));
+  EXPECT_EQ(running->status.message(), "no worker has been ready for 1m");
+  EXPECT_TRUE(cluster.core().idle());
+}
+
+TEST(EngineCoreTest, AWorkerThatIsBackInTimeGoesOn) {
+  Cluster cluster({.config = {.worker_wait_timeout = absl::Seconds(60)}});
+  Client* running = cluster.Submit(MakeRequest(10, 100));
+  cluster.Deliver(0);
+  for (int i = 0; i < 2; ++i) {
+    cluster.worker(0).Kill();
+    cluster.Deliver(0);
+    cluster.worker(0).Revive();
+    cluster.Advance(absl::Seconds(59));
+    cluster.Deliver(0);  // ready
+    cluster.Deliver(0);  // a token
+  }
+  cluster.RunUntilIdle();
+  EXPECT_EQ(running->output, cluster.Expected(*running));
+}
+
+TEST(WorkerPoolTest, WarnsOfAWorkerThatDoesNotStart) {
+  RouterMetrics metrics;
+  std::vector<WorkerEndpoint> endpoints;
+  endpoints.push_back({.address = "w0",
+                       .client = std::make_unique<testing::FakeWorkerClient>(
+                           testing::FakeModel{}, testing::TinyGeometry())});
+  WorkerPool pool(std::move(endpoints), {nullptr}, metrics);
+  Replica& replica = pool.replicas()[0];
+  absl::Time now = absl::UnixEpoch();
+  const auto fail = [&](absl::Duration later, const char* why) {
+    now += later;
+    pool.Tick(now, false);
+    ::testing::internal::CaptureStderr();
+    pool.MarkDown(replica, absl::UnavailableError(why), now);
+    const std::string line = ::testing::internal::GetCapturedStderr();
+    return line.find("INFO") < line.size() ? 'i' : line.find("WARNING") < line.size() ? 'w' : '-';
+  };
+  EXPECT_EQ(fail(absl::ZeroDuration(), "refused"), 'i');
+  EXPECT_EQ(fail(absl::Seconds(1), "refused"), '-');
+  EXPECT_EQ(fail(absl::Seconds(1), "other"), 'i');
+  EXPECT_EQ(fail(absl::Seconds(28), "other"), 'w');
+  EXPECT_EQ(fail(absl::Seconds(2), "other"), '-');
+  pool.MarkReady(replica, {.geometry = testing::TinyGeometry(), .vocab_size = 1000});
+  EXPECT_EQ(fail(absl::Seconds(1), "gone"), 'w');  // lost
+  EXPECT_EQ(fail(absl::Seconds(1), "gone"), '-');
+  EXPECT_EQ(fail(absl::Seconds(1), "refused"), 'w');
+}
+
 TEST(EngineCoreTest, OnePlanAheadStallsEveryStepAndTwoDoNot) {
   for (const int plan_ahead : {1, 2}) {
     Cluster cluster({.config = {.plan_ahead = plan_ahead}});
@@ -293,8 +396,10 @@ TEST(EngineCoreTest, RefusesWhatNoWorkerHoldsNamingTheNumbers) {
   const absl::Status status = admission.CheckFits(MakeRequest(50, 32));
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_EQ(status.message(),
-            "a prompt of 50 tokens and 32 output tokens make 82, more than any worker holds "
-            "(context 200, KV blocks for 81)");
+            "a prompt of 50 tokens and 32 output tokens make 82, more than the 81 that any worker "
+            "holds");
+  EXPECT_EQ(admission.length_limit().num_tokens, 81);
+  EXPECT_EQ(admission.length_limit().cause, LengthLimit::Cause::kKvBlocks);
   geometry.set_num_full_blocks(30);
   admission.SetGeometry(1, geometry);
   EXPECT_TRUE(admission.CheckFits(MakeRequest(50, 32)).ok());

@@ -68,7 +68,7 @@ struct Router {
     return true;
   }
   bool AwaitReady() const {
-    return Await([this] { return loop->Admit(1).ok(); });
+    return Await([this] { return loop->Admit("", 1).ok(); });
   }
 
   RealClock clock;
@@ -135,7 +135,7 @@ TEST(EngineLoopTest, WithoutWorkersIsUnavailableAndRecovers) {
   worker.reset();
 
   Router router({options.address});
-  EXPECT_TRUE(absl::IsUnavailable(router.loop->Admit(1)));
+  EXPECT_TRUE(absl::IsUnavailable(router.loop->Admit("", 1)));
   EXPECT_EQ(router.loop->model(), nullptr);
   worker = StartWorker(options);
   EXPECT_TRUE(router.AwaitReady());
@@ -180,7 +180,7 @@ TEST(EngineLoopTest, RefusesWhatCanNeverFit) {
   const absl::Status status = consumer.SubmitTo(*router.loop);
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("make 201, more than any worker holds (context 200"));
+              HasSubstr("make 201, more than the 200 that any worker holds"));
 }
 
 TEST(EngineLoopTest, RefusesTokensWithoutAnEmbedding) {
@@ -203,7 +203,7 @@ TEST(EngineLoopTest, DrainLetsRunningSequencesFinish) {
   Consumer consumer(MakeRequest(10, 150));
   ASSERT_TRUE(consumer.SubmitTo(*router.loop).ok());
   router.loop->Drain(absl::InfiniteFuture());
-  EXPECT_TRUE(absl::IsUnavailable(router.loop->Admit(1)));
+  EXPECT_TRUE(absl::IsUnavailable(router.loop->Admit("", 1)));
   consumer.client.Read();
   EXPECT_EQ(consumer.client.output, consumer.Expected());
   EXPECT_NE(consumer.client.end, EndReason::kError);
@@ -231,7 +231,7 @@ TEST(EngineLoopTest, ASecondRouterWaitsForTheOwnerToLeave) {
   ASSERT_TRUE(first->AwaitReady());
   Router second({AddressOf(*worker)});
   ASSERT_TRUE(second.Await([&] { return second.loop->model() == nullptr; }));
-  EXPECT_TRUE(absl::IsUnavailable(second.loop->Admit(1)));
+  EXPECT_TRUE(absl::IsUnavailable(second.loop->Admit("", 1)));
   first.reset();
   EXPECT_TRUE(second.AwaitReady());
 }

@@ -78,6 +78,17 @@ void FakeDispatcher::SetReady(bool ready) {
   ready_ = ready;
 }
 
+void FakeDispatcher::SetLengthLimit(LengthLimit limit) {
+  absl::MutexLock lock(&mutex_);
+  length_limit_ = limit;
+}
+
+LengthLimit FakeDispatcher::length_limit() const {
+  absl::MutexLock lock(&mutex_);
+  return length_limit_.value_or(
+      LengthLimit{.num_tokens = model_->description.geometry().max_context()});
+}
+
 std::vector<SequenceRequest> FakeDispatcher::WaitForSequences(size_t count) {
   absl::MutexLock lock(&mutex_);
   const auto enough = [this, count]()
@@ -107,7 +118,7 @@ std::shared_ptr<const ServedModel> FakeDispatcher::model() const {
   return model_;
 }
 
-absl::Status FakeDispatcher::Admit(int) const {
+absl::Status FakeDispatcher::Admit(const std::string&, int) const {
   absl::MutexLock lock(&mutex_);
   return refusal_;
 }

@@ -38,6 +38,8 @@ class FakeDispatcher : public Dispatcher {
   void Refuse(absl::Status status);
   void SetModel(std::shared_ptr<const ServedModel> model);
   void SetReady(bool ready);
+  // Until then it is the model's context.
+  void SetLengthLimit(LengthLimit limit);
 
   // Waits until so many sequences have been submitted, and returns them and their streams.
   std::vector<SequenceRequest> WaitForSequences(size_t count);
@@ -47,7 +49,8 @@ class FakeDispatcher : public Dispatcher {
   bool WaitForClosed();
 
   std::shared_ptr<const ServedModel> model() const override;
-  absl::Status Admit(int num_sequences) const override;
+  absl::Status Admit(const std::string& key_id, int num_sequences) const override;
+  LengthLimit length_limit() const override;
   absl::Status Submit(std::vector<SequenceRequest> sequences,
                       std::vector<std::shared_ptr<TokenStream>> streams) override;
   void NotifyClosed() override;
@@ -59,6 +62,7 @@ class FakeDispatcher : public Dispatcher {
   std::shared_ptr<const ServedModel> model_ ABSL_GUARDED_BY(mutex_);
   Answer answer_ ABSL_GUARDED_BY(mutex_);
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
+  std::optional<LengthLimit> length_limit_ ABSL_GUARDED_BY(mutex_);
   bool ready_ ABSL_GUARDED_BY(mutex_) = true;
   int num_closed_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<SequenceRequest> sequences_ ABSL_GUARDED_BY(mutex_);

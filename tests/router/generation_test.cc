@@ -186,6 +186,37 @@ TEST(GenerationTest, TheEngineGetsWhatWasAsked) {
   EXPECT_EQ(sequences[1].max_tokens, 16);
   EXPECT_GT(sequences[2].sampling.top_p(), 0);  // 0 would mean 1
   EXPECT_GT(sequences[2].sampling.repetition_penalty(), 0);
+  client.Post("/v1/completions", R"({"prompt":"x","max_tokens":9,"max_completion_tokens":7})");
+  EXPECT_EQ(server.dispatcher.WaitForSequences(4)[3].max_tokens, 7);
+}
+
+TEST(GenerationTest, LengthsMustFitTheKvBlocks) {
+  TestServer server;
+  server.dispatcher.AnswerWithText("a");
+  server.dispatcher.SetLengthLimit({.num_tokens = 129, .cause = LengthLimit::Cause::kKvBlocks});
+  HttpClient client(server);
+  client.Post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"Hi"}]})");
+  const SequenceRequest whole = server.dispatcher.WaitForSequences(1)[0];
+  EXPECT_EQ(static_cast<int>(whole.prompt.size()) + whole.max_tokens, 129);
+  const std::string asks_too_much =
+      client.Post("/v1/completions", R"({"prompt":[5,6],"max_tokens":128})").body;
+  EXPECT_EQ(Member(asks_too_much, "param"), "max_tokens");
+  EXPECT_EQ(Member(asks_too_much, "message"),
+            "the prompt has 2 tokens and max_tokens is 128; together they exceed the workers' KV "
+            "blocks for 129 tokens");
+  const std::string chat =
+      R"({"messages":[{"role":"user","content":")" + std::string(900, 'x') + "\"}]}";
+  EXPECT_EQ(Member(client.Post("/v1/chat/completions", chat).body, "param"), "messages");
+  EXPECT_THAT(client.Get("/v1/models/tiny").body, HasSubstr("\"max_model_len\":129"));
+}
+
+// What only the engine can tell, too.
+TEST(GenerationTest, AnErrorAboutThePromptNamesItsField) {
+  TestServer server;
+  server.dispatcher.Refuse(absl::InvalidArgumentError("prompt token 262144 at position 1 is ..."));
+  HttpClient client(server);
+  const std::string body = client.Post("/v1/completions", R"({"prompt":"a"})").body;
+  EXPECT_EQ(Member(body, "param"), "prompt");
 }
 
 TEST(GenerationTest, LengthsMustFitTheContext) {

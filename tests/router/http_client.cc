@@ -1,9 +1,13 @@
 #include "tests/router/http_client.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,6 +26,14 @@ RouterConfig TestConfig(RouterConfig config) {
   return config;
 }
 
+std::unique_ptr<TlsContext> LoadTls(const RouterConfig& config) {
+  if (config.tls_cert_file.empty()) return nullptr;
+  signal(SIGPIPE, SIG_IGN);  // as the program does
+  auto tls = TlsContext::Load(config.tls_cert_file, config.tls_key_file, absl::Now());
+  CHECK(tls.ok());
+  return *std::move(tls);
+}
+
 std::string Lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -34,13 +46,14 @@ TestServer::TestServer(RouterConfig router_config, ApiKeys keys)
     : config(TestConfig(std::move(router_config))),
       dispatcher(TinyModel()),
       routes(config, std::move(keys), dispatcher, clock, metrics),
-      server(config.http, routes, clock, metrics) {
+      tls(LoadTls(config)),
+      server(config.http, routes, clock, metrics, tls.get()) {
   clock.Advance(absl::Seconds(1700000000));
   const absl::Status status = server.Listen("127.0.0.1", 0);
   CHECK(status.ok());
 }
 
-HttpClient::HttpClient(const TestServer& server, int receive_buffer_bytes) {
+HttpClient::HttpClient(const TestServer& server, int receive_buffer_bytes, Speaks speaks) {
   socket_ = socket(AF_INET, SOCK_STREAM, 0);
   if (receive_buffer_bytes > 0) {
     setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer_bytes, sizeof(int));
@@ -50,11 +63,30 @@ HttpClient::HttpClient(const TestServer& server, int receive_buffer_bytes) {
   address.sin_port = htons(static_cast<uint16_t>(server.server.port()));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   CHECK(connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  if (server.tls == nullptr || speaks == Speaks::kInTheClear) return;
+  context_ = SSL_CTX_new(TLS_client_method());
+  session_ = SSL_new(context_);
+  SSL_set_fd(session_, socket_);
+  EXPECT_EQ(SSL_connect(session_), 1);
 }
 
 HttpClient::~HttpClient() {
+  SSL_free(session_);
+  SSL_CTX_free(context_);
   if (socket_ >= 0) close(socket_);
 }
+
+std::string HttpClient::CertificateName() const {
+  X509* certificate = SSL_get1_peer_certificate(session_);
+  char name[256] = "";
+  X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, name, sizeof(name));
+  X509_free(certificate);
+  return name;
+}
+
+std::string HttpClient::Protocol() const { return SSL_get_version(session_); }
+
+void HttpClient::EndInput() { shutdown(socket_, SHUT_WR); }
 
 void HttpClient::Leave(bool hard) {
   const linger reset{.l_onoff = 1, .l_linger = 0};
@@ -65,22 +97,42 @@ void HttpClient::Leave(bool hard) {
 
 bool HttpClient::Send(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t sent = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent < 0) return false;
+    const ssize_t sent = session_ != nullptr
+                             ? SSL_write(session_, bytes.data(), static_cast<int>(bytes.size()))
+                             : send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 || (sent == 0 && session_ != nullptr)) return false;
     bytes.remove_prefix(static_cast<size_t>(sent));
   }
   return true;
 }
 
+// Whether bytes, or the end, come in time. A session's own messages are no bytes.
+bool HttpClient::IsReadable(int timeout_ms) {
+  const absl::Time deadline = absl::Now() + absl::Milliseconds(timeout_ms);
+  do {
+    pollfd waiting{.fd = socket_, .events = POLLIN, .revents = 0};
+    if (session_ != nullptr && SSL_pending(session_) > 0) return true;
+    if (poll(&waiting, 1, timeout_ms) == 0) return false;
+    if (session_ == nullptr) return true;
+    char byte = 0;
+    const int flags = fcntl(socket_, F_GETFL);
+    fcntl(socket_, F_SETFL, flags | O_NONBLOCK);
+    const int peeked = SSL_peek(session_, &byte, 1);
+    fcntl(socket_, F_SETFL, flags);
+    if (peeked == 1 || SSL_get_error(session_, peeked) != SSL_ERROR_WANT_READ) return true;
+  } while (absl::Now() < deadline);
+  return false;
+}
+
 // More bytes into the buffer; false at the end.
 bool HttpClient::Fill() {
-  pollfd waiting{.fd = socket_, .events = POLLIN, .revents = 0};
-  if (poll(&waiting, 1, kPatienceMs) != 1) {
+  if (!IsReadable(kPatienceMs)) {
     ADD_FAILURE() << "nothing came for long; so far: " << buffer_;
     return false;
   }
   char bytes[65536];
-  const ssize_t received = recv(socket_, bytes, sizeof(bytes), 0);
+  const ssize_t received = session_ != nullptr ? SSL_read(session_, bytes, sizeof(bytes))
+                                               : recv(socket_, bytes, sizeof(bytes), 0);
   if (received <= 0) return false;
   buffer_.append(bytes, static_cast<size_t>(received));
   return true;
@@ -109,9 +161,8 @@ std::string HttpClient::ReceiveAll() {
 bool HttpClient::IsClosed() { return buffer_.empty() && !Fill(); }
 
 void HttpClient::PassTimeUntilReadable(TestServer& server) {
-  pollfd waiting{.fd = socket_, .events = POLLIN, .revents = 0};
   int num_polls = 0;
-  while (poll(&waiting, 1, 2) == 0) {
+  while (!IsReadable(2)) {
     server.clock.Advance(absl::Seconds(1));
     CHECK(++num_polls < kPatienceMs / 2);
   }

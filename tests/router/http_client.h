@@ -11,11 +11,13 @@
 #include "router/config.h"
 #include "router/http_server.h"
 #include "router/routes.h"
+#include "router/tls.h"
 #include "tests/router/fake_dispatcher.h"
 
 namespace weightless::router {
 
-// A server on a free port of the loopback, on time that the test moves.
+// A server on a free port of the loopback, on time that the test moves; over TLS when the settings
+// name a certificate.
 struct TestServer {
   explicit TestServer(RouterConfig router_config = {}, ApiKeys keys = {});
 
@@ -24,6 +26,7 @@ struct TestServer {
   RouterMetrics metrics;
   FakeDispatcher dispatcher;
   Routes routes;
+  std::unique_ptr<TlsContext> tls;
   HttpServer server;
 };
 
@@ -36,7 +39,12 @@ struct ClientResponse {
 // Fails the test when nothing comes for long. Not thread-safe.
 class HttpClient {
  public:
-  explicit HttpClient(const TestServer& server, int receive_buffer_bytes = 0);
+  enum class Speaks {
+    kAsServer,    // TLS when it does, with a handshake at once
+    kInTheClear,  // whatever the server does
+  };
+  explicit HttpClient(const TestServer& server, int receive_buffer_bytes = 0,
+                      Speaks speaks = Speaks::kAsServer);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
@@ -52,6 +60,11 @@ class HttpClient {
   bool IsClosed();
   // Lets the server's time pass until something, or the end, has come.
   void PassTimeUntilReadable(TestServer& server);
+  // The name in the server's certificate, and what was negotiated: "TLSv1.3".
+  std::string CertificateName() const;
+  std::string Protocol() const;
+  // Sends nothing more, and goes on reading. In the clear only.
+  void EndInput();
   // Leaves at once, with a reset if `hard`.
   void Leave(bool hard);
 
@@ -59,11 +72,14 @@ class HttpClient {
   ClientResponse Post(std::string_view path, std::string_view json, std::string_view headers = "");
 
  private:
+  bool IsReadable(int timeout_ms);
   bool Fill();
   std::string Take(size_t num_bytes);
   std::string ReadChunks();
 
   int socket_ = -1;
+  ssl_ctx_st* context_ = nullptr;
+  ssl_st* session_ = nullptr;  // null: in the clear
   std::string buffer_;
 };
 

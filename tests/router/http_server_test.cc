@@ -96,6 +96,41 @@ TEST(HttpServerTest, EchoesAProperRequestIdAndReplacesAnother) {
   EXPECT_EQ(id_for("abc-1.2:3"), "abc-1.2:3");
   EXPECT_THAT(id_for("a b"), testing::MatchesRegex("[0-9a-f]{32}"));
   EXPECT_THAT(id_for(Padding(129)), testing::MatchesRegex("[0-9a-f]{32}"));
+  client.Send("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(client.Receive().headers.at("x-request-id"), testing::MatchesRegex("[0-9a-f]{32}"));
+}
+
+TEST(HttpServerTest, IgnoresEmptyLinesBeforeARequest) {
+  TestServer server;
+  HttpClient client(server);
+  for (const char* part : {"\r", "\n\r\n", "\r\nGET /health HTTP/1.1\r\nHost: t\r\n\r\n\r\n\r"}) {
+    client.Send(part);
+  }
+  EXPECT_EQ(client.Receive().status, 200);
+  client.Send("\nGET /health HTTP/1.1\r\nHost: t\r\n\r\n");
+  EXPECT_EQ(client.Receive().status, 200);
+  client.Send("\r\r\nGET /health HTTP/1.1\r\nHost: t\r\n\r\n");
+  EXPECT_EQ(client.Receive().status, 400);
+}
+
+TEST(HttpServerTest, AnswersAClientThatHasEndedItsSide) {
+  TestServer server;
+  HttpClient client(server);
+  client.Send("GET /health HTTP/1.1\r\nHost: t\r\n\r\n");
+  client.EndInput();
+  EXPECT_EQ(client.Receive().status, 200);
+  EXPECT_TRUE(client.IsClosed());
+}
+
+// For a generation that means that it left.
+TEST(HttpServerTest, AbortsTheGenerationOfAClientThatHasEndedItsSide) {
+  TestServer server;
+  HttpClient client(server);
+  client.Send(PostText("/v1/completions", R"({"prompt":"a"})"));
+  client.EndInput();
+  server.dispatcher.WaitForSequences(1);
+  EXPECT_TRUE(server.dispatcher.WaitForClosed());
+  EXPECT_TRUE(client.IsClosed());
 }
 
 // Each of these could be read in two ways by two servers in a row.

@@ -4,6 +4,7 @@
 
 #include "common/concat.h"
 #include "tests/router/http_client.h"
+#include "tests/router/test_certificate.h"
 
 namespace weightless::router {
 namespace {
@@ -15,8 +16,27 @@ constexpr char kStream[] = R"({"prompt":"a","max_tokens":9,"stream":true})";
 constexpr char kChatStream[] = R"({"messages":[{"role":"user","content":"Hi"}],"stream":true,)"
                                R"("stream_options":{"include_usage":true}})";
 
-TEST(HttpStreamTest, ChatEventsAreExact) {
-  TestServer server;
+// In the clear, and over TLS.
+class HttpStreamTest : public testing::TestWithParam<bool> {
+ protected:
+  RouterConfig Config() const {
+    RouterConfig config;
+    if (!GetParam()) return config;
+    config.tls_cert_file = certificate_.certificate_file();
+    config.tls_key_file = certificate_.key_file();
+    return config;
+  }
+
+ private:
+  const TestCertificate certificate_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Transport, HttpStreamTest, testing::Bool(), [](const auto& test) {
+  return std::string(test.param ? "Tls" : "Plain");
+});
+
+TEST_P(HttpStreamTest, ChatEventsAreExact) {
+  TestServer server(Config());
   server.dispatcher.AnswerWith([&](const SequenceRequest&, TokenStream& stream) {
     TokenBatch batch = Tokens(Ids(*server.dispatcher.model(), "a \"b\"\n"));
     batch.num_cached_tokens = 2;
@@ -57,8 +77,8 @@ TEST(HttpStreamTest, ChatEventsAreExact) {
   EXPECT_EQ(events[end + 2], "[DONE]");
 }
 
-TEST(HttpStreamTest, CompletionEventsAreExact) {
-  TestServer server;
+TEST_P(HttpStreamTest, CompletionEventsAreExact) {
+  TestServer server(Config());
   server.dispatcher.AnswerWithText("b");
   HttpClient client(server);
   const std::string head = R"({"object":"text_completion","created":1700000000,"model":"tiny",)"
@@ -70,8 +90,8 @@ TEST(HttpStreamTest, CompletionEventsAreExact) {
                           "[DONE]"));
 }
 
-TEST(HttpStreamTest, SendsEachTokenWhenItComes) {
-  TestServer server;
+TEST_P(HttpStreamTest, SendsEachTokenWhenItComes) {
+  TestServer server(Config());
   HttpClient client(server);
   client.Send(PostText("/v1/completions", kStream));
   server.dispatcher.WaitForSequences(1);
@@ -84,8 +104,8 @@ TEST(HttpStreamTest, SendsEachTokenWhenItComes) {
   EXPECT_EQ(client.Get("/health").status, 200);  // the connection lives on
 }
 
-TEST(HttpStreamTest, Http10StreamEndsWithTheConnection) {
-  TestServer server;
+TEST_P(HttpStreamTest, Http10StreamEndsWithTheConnection) {
+  TestServer server(Config());
   server.dispatcher.AnswerWithText("b");
   HttpClient client(server);
   client.Send(Concat("POST /v1/completions HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: ",
@@ -96,8 +116,8 @@ TEST(HttpStreamTest, Http10StreamEndsWithTheConnection) {
   EXPECT_TRUE(response.body.ends_with("data: [DONE]\n\n")) << response.body;
 }
 
-TEST(HttpStreamTest, InterleavedChoicesKeepTheirTexts) {
-  TestServer server;
+TEST_P(HttpStreamTest, InterleavedChoicesKeepTheirTexts) {
+  TestServer server(Config());
   HttpClient client(server);
   client.Send(PostText("/v1/completions",
                        R"({"prompt":["a","b"],"n":2,"max_tokens":9,"stream":true,"seed":7})"));
@@ -121,8 +141,8 @@ TEST(HttpStreamTest, InterleavedChoicesKeepTheirTexts) {
                                  testing::Pair("2", "x2"), testing::Pair("3", "x3")));
 }
 
-TEST(HttpStreamTest, SaysItIsAliveInLongSilence) {
-  TestServer server;
+TEST_P(HttpStreamTest, SaysItIsAliveInLongSilence) {
+  TestServer server(Config());
   HttpClient client(server);
   client.Send(PostText("/v1/chat/completions", kChatStream));
   server.dispatcher.WaitForSequences(1);
@@ -134,10 +154,10 @@ TEST(HttpStreamTest, SaysItIsAliveInLongSilence) {
   EXPECT_THAT(client.ReceiveUntil("[DONE]"), HasSubstr("\"finish_reason\":\"stop\""));
 }
 
-TEST(HttpStreamTest, ClosesTheStreamsOfAClientThatLeaves) {
+TEST_P(HttpStreamTest, ClosesTheStreamsOfAClientThatLeaves) {
   for (const bool hard : {false, true}) {
     for (const char* body : {kStream, R"({"prompt":"a"})"}) {
-      TestServer server;
+      TestServer server(Config());
       HttpClient client(server);
       client.Send(PostText("/v1/completions", body));
       server.dispatcher.WaitForSequences(1);
@@ -152,8 +172,8 @@ TEST(HttpStreamTest, ClosesTheStreamsOfAClientThatLeaves) {
   }
 }
 
-TEST(HttpStreamTest, CutsOffAClientThatDoesNotRead) {
-  RouterConfig config;
+TEST_P(HttpStreamTest, CutsOffAClientThatDoesNotRead) {
+  RouterConfig config = Config();
   config.http.send_buffer_bytes = 4096;
   TestServer server(config);
   HttpClient client(server, /*receive_buffer_bytes=*/4096);
@@ -168,8 +188,8 @@ TEST(HttpStreamTest, CutsOffAClientThatDoesNotRead) {
   EXPECT_EQ(server.metrics.requests_aborted.value(), 1);
 }
 
-TEST(HttpStreamTest, ASlowReaderGetsEverything) {
-  RouterConfig config;
+TEST_P(HttpStreamTest, ASlowReaderGetsEverything) {
+  RouterConfig config = Config();
   config.http.send_buffer_bytes = 4096;
   TestServer server(config);
   HttpClient client(server, /*receive_buffer_bytes=*/4096);
@@ -183,8 +203,8 @@ TEST(HttpStreamTest, ASlowReaderGetsEverything) {
   EXPECT_EQ(Events(client.Receive().body).size(), 902u);
 }
 
-TEST(HttpStreamTest, AFailureBeforeTheFirstTokenIsAnHttpError) {
-  TestServer server;
+TEST_P(HttpStreamTest, AFailureBeforeTheFirstTokenIsAnHttpError) {
+  TestServer server(Config());
   server.dispatcher.AnswerWith([](const SequenceRequest&, TokenStream& stream) {
     TokenBatch batch;
     batch.end = EndReason::kError;
@@ -198,8 +218,8 @@ TEST(HttpStreamTest, AFailureBeforeTheFirstTokenIsAnHttpError) {
   EXPECT_EQ(server.metrics.requests_error.value(), 1);
 }
 
-TEST(HttpStreamTest, AFailureInAStreamIsAnEventBeforeDone) {
-  TestServer server;
+TEST_P(HttpStreamTest, AFailureInAStreamIsAnEventBeforeDone) {
+  TestServer server(Config());
   HttpClient client(server);
   client.Send(PostText("/v1/completions", kStream));
   server.dispatcher.WaitForSequences(1);
@@ -216,8 +236,8 @@ TEST(HttpStreamTest, AFailureInAStreamIsAnEventBeforeDone) {
                               "\"code\":\"deadline_exceeded\"}}\n\ndata: [DONE]\n\n"));
 }
 
-TEST(HttpStreamTest, AFailedChoiceEndsTheOthers) {
-  TestServer server;
+TEST_P(HttpStreamTest, AFailedChoiceEndsTheOthers) {
+  TestServer server(Config());
   HttpClient client(server);
   client.Send(PostText("/v1/completions", R"({"prompt":"a","n":2})"));
   server.dispatcher.WaitForSequences(2);
@@ -231,8 +251,8 @@ TEST(HttpStreamTest, AFailedChoiceEndsTheOthers) {
   EXPECT_TRUE(server.dispatcher.stream(0)->closed());
 }
 
-TEST(HttpStreamTest, RunningAnswersEndInADrainAndNewOnesAreRefused) {
-  TestServer server;
+TEST_P(HttpStreamTest, RunningAnswersEndInADrainAndNewOnesAreRefused) {
+  TestServer server(Config());
   HttpClient running(server), late(server);
   running.Send(PostText("/v1/completions", kStream));
   server.dispatcher.WaitForSequences(1);

@@ -117,6 +117,7 @@ TEST(RequestFieldsTest, FieldsOfChatsAreStrict) {
 
 TEST(RequestFieldsTest, FieldsOfCompletionsAreStrict) {
   CheckField({"max_tokens", {"1"}, {"\"5\"", "1.5"}, {"0", "-1"}}, &Completion);
+  CheckField({"max_completion_tokens", {"1"}, {"\"5\""}, {"0"}}, &Completion);
   CheckField({"logprobs", {"0", "20"}, {"true", "\"1\""}, {"-1", "21"}}, &Completion);
   CheckField({"echo", {"true"}, {"1"}, {}}, &Completion);
   EXPECT_EQ(Completion(R"("echo":true,"max_tokens":0)"), "ok");

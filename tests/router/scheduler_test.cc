@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "router/waiting_queue.h"
 #include "tests/router/cluster.h"
 #include "tests/support/fake_engine.h"
 
@@ -317,11 +318,9 @@ TEST(SchedulerTest, RemovedSequenceIsReleasedByTheNextPlan) {
 TEST(SchedulerTest, SaysWhetherASequenceFitsAlone) {
   proto::Geometry geometry = TinyGeometry();
   geometry.set_num_full_blocks(10);
-  EXPECT_TRUE(Replica(geometry).scheduler.FitsAlone(41));  // the last token is never computed
-  EXPECT_FALSE(Replica(geometry).scheduler.FitsAlone(42));
-  geometry.set_num_sliding_blocks(3);  // less than a window
-  EXPECT_TRUE(Replica(geometry).scheduler.FitsAlone(13));
-  EXPECT_FALSE(Replica(geometry).scheduler.FitsAlone(14));
+  EXPECT_EQ(Replica(geometry).scheduler.max_sequence_len(), 41);  // the last is never computed
+  geometry.set_num_sliding_blocks(3);                             // less than a window
+  EXPECT_EQ(Replica(geometry).scheduler.max_sequence_len(), 13);
 }
 
 // Commits a result that `mangle` has changed; returns the complaint.
@@ -354,6 +353,51 @@ TEST(SchedulerTest, RefusesFaultyResults) {
   EXPECT_THAT(Complaint([](Result& r) { r.mutable_slots(0)->add_prompt_logprobs(); }),
               HasSubstr("more than 0 prompt logprobs"));
   EXPECT_THAT(Complaint([](Result&) {}), IsEmpty());
+}
+
+SequenceRequest OfKey(SequenceRequest request, const std::string& key, int priority = 0) {
+  request.key_id = key;
+  request.priority = priority;
+  return request;
+}
+
+TEST(SchedulerTest, KeysShareTheSlotsWhileBothWantThem) {
+  Replica replica;
+  for (int i = 1; i <= 8; ++i) replica.Admit(OfKey(MakeRequest(4, 50, i), "flood"));
+  replica.Plan();
+  ASSERT_TRUE(replica.Commit().ok());
+  EXPECT_FALSE(replica.scheduler.MakeRoomFor(*replica.Make(OfKey(MakeRequest(4, 5), "flood"))));
+  for (const uint64_t newest : {8, 7, 6, 5}) {
+    auto waiting = replica.Make(OfKey(MakeRequest(4, 50, 100 + static_cast<int>(newest)), "quiet"));
+    EXPECT_FALSE(replica.scheduler.Examine(*waiting).can_start);
+    EXPECT_TRUE(replica.scheduler.MakeRoomFor(*waiting));
+    const auto preempted = replica.scheduler.TakePreempted();
+    ASSERT_EQ(preempted.size(), 1u);
+    EXPECT_EQ(preempted[0]->sequence_id, newest);
+    replica.scheduler.Admit(std::move(waiting));
+    replica.scheduler.CheckInvariants();
+  }
+  EXPECT_FALSE(replica.scheduler.MakeRoomFor(*replica.Make(OfKey(MakeRequest(4, 5), "quiet"))));
+  replica.Finish();
+}
+
+TEST(SchedulerTest, NoSequenceYieldsToALessUrgentOne) {
+  Replica replica;
+  for (int i = 1; i <= 8; ++i) replica.Admit(OfKey(MakeRequest(4, 50, i), "flood", -1));
+  replica.Plan();
+  EXPECT_FALSE(replica.scheduler.MakeRoomFor(*replica.Make(OfKey(MakeRequest(4, 5), "quiet"))));
+  EXPECT_TRUE(replica.scheduler.MakeRoomFor(*replica.Make(OfKey(MakeRequest(4, 5), "quiet", -2))));
+}
+
+TEST(SchedulerTest, TheKeyWithTheLeastServicePrefillsFirst) {
+  Replica replica(TinyGeometry(), /*max_chunk_tokens=*/8);
+  const auto served = std::make_shared<FairAccount>(), idle = std::make_shared<FairAccount>();
+  served->used = 1000;
+  replica.Admit(OfKey(MakeRequest(16, 5, 1), "flood"))->account = served;
+  replica.Admit(OfKey(MakeRequest(8, 5, 2), "quiet"))->account = idle;
+  const proto::StepPlan plan = replica.Plan();
+  ASSERT_EQ(plan.prefill_size(), 1);
+  EXPECT_EQ(plan.prefill(0).slot(), 1u);
 }
 
 }  // namespace

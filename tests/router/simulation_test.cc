@@ -29,6 +29,7 @@ struct Load {
   int max_alive = 12;
   int close_one_in = 0;  // deliveries between two clients that leave; 0: none leaves
   int kill_one_in = 0;   // deliveries between two worker losses; 0: none
+  int num_keys = 4;
   int share_one_in = 2;  // prompts that begin like another
   bool prompt_logprobs = false;
   std::optional<bool> preempts = true;  // unset: it may
@@ -43,7 +44,7 @@ SequenceRequest RandomRequest(Random& random, const Load& load, int number) {
     std::copy_n(common.prompt.begin(), num_shared, request.prompt.begin());
   }
   request.priority = Between(random, 0, 2);
-  request.key_id = "key" + std::to_string(Between(random, 0, 3));
+  request.key_id = "key" + std::to_string(Between(random, 0, load.num_keys - 1));
   if (OneIn(random, 5)) request.cache_salt = "salt";
   if (OneIn(random, 3)) request.sampling.set_logprobs(2);
   if (load.prompt_logprobs && OneIn(random, 3)) request.prompt_logprobs = 1;
@@ -95,8 +96,12 @@ void Simulate(const ClusterOptions& options, const Load& load, unsigned seed) {
   int num_submitted = 0;
   while (num_submitted < load.num_clients || !alive.empty()) {
     if (num_submitted < load.num_clients && OneIn(random, 3) &&
-        static_cast<int>(alive.size()) < load.max_alive && cluster.admission().Check(1).ok()) {
-      alive.push_back(cluster.Submit(RandomRequest(random, load, num_submitted++)));
+        static_cast<int>(alive.size()) < load.max_alive) {
+      SequenceRequest request = RandomRequest(random, load, num_submitted);
+      if (cluster.admission().Check(request.key_id, 1).ok()) {
+        ++num_submitted;
+        alive.push_back(cluster.Submit(std::move(request)));
+      }
     }
     const int worker = Between(random, 0, cluster.num_workers() - 1);
     if (load.kill_one_in > 0 && OneIn(random, load.kill_one_in)) cluster.worker(worker).Kill();
@@ -138,7 +143,7 @@ TEST(SimulationTest, RoomForAll) {
     ClusterOptions options{.model = {.stop_one_in = 50}};
     options.geometry.set_num_full_blocks(400);
     options.geometry.set_num_sliding_blocks(400);
-    Simulate(options, {.prompt_logprobs = true, .preempts = false}, seed);
+    Simulate(options, {.num_keys = 1, .prompt_logprobs = true, .preempts = false}, seed);
   }
 }
 

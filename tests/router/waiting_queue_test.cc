@@ -42,7 +42,7 @@ TEST(WaitingQueueTest, SmallerPriorityGoesFirst) {
   EXPECT_THAT(PopAll(queue), testing::ElementsAre(2, 3, 1));
 }
 
-TEST(WaitingQueueTest, ReturnedSequencesGoFirstInTheirClassOldestFirst) {
+TEST(WaitingQueueTest, ReturnedSequencesGoFirstOfTheirKeyOldestFirst) {
   WaitingQueue queue;
   queue.Push(Make(7));
   queue.Push(Make(8, "", 1));
@@ -59,6 +59,16 @@ TEST(WaitingQueueTest, KeysTakeTurnsHoweverManyWait) {
   std::vector<uint64_t> ids = PopAll(queue);
   ids.resize(6);
   EXPECT_THAT(ids, testing::ElementsAre(1, 101, 2, 102, 3, 103));
+}
+
+TEST(WaitingQueueTest, WhatAFloodingKeyGotBackDoesNotGoBeforeTheOthers) {
+  WaitingQueue queue;
+  for (uint64_t id = 1; id <= 3; ++id) queue.Push(Make(id, "flood"));
+  auto preempted = queue.PopHead();
+  preempted->account->used += 100;
+  queue.PushReturned(std::move(preempted));
+  queue.Push(Make(101, "quiet"));
+  EXPECT_THAT(PopAll(queue), testing::ElementsAre(101, 1, 2, 3));
 }
 
 TEST(WaitingQueueTest, OutputCountsAgainstItsKey) {

@@ -11,6 +11,7 @@ namespace weightless::tools {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 
 constexpr char kWait[] = "echo up >&2; exec sleep 1000";
 
@@ -50,6 +51,27 @@ TEST(SupervisorTest, StopsStageByStage) {
   Supervisor supervisor(options);
   EXPECT_EQ(supervisor.Run({Shell("worker", script, 1), Shell("router", script, 0)}), 0);
   EXPECT_THAT(stopped, ElementsAre("router", "worker"));
+}
+
+TEST(SupervisorTest, PassesHangUpOn) {
+  SupervisorOptions options = Options();
+  std::vector<std::string> told;
+  std::atomic<int> num_up = 0;
+  options.on_ready = [] { raise(SIGHUP); };
+  options.on_line = [&](const std::string& program, const std::string& line) {
+    if (line == "up") ++num_up;
+    if (line == "hup") told.push_back(program);
+    if (told.size() == 2) Stop();
+  };
+  // It is up when the trap is set.
+  const std::string script = "trap 'echo hup >&2' HUP; echo up >&2; while :; do sleep 0.01; done";
+  Program a = Shell("a", script), b = Shell("b", script);
+  a.make_probe = b.make_probe = [&num_up] {
+    return [&num_up] { return num_up == 2 ? ProbeResult::kReady : ProbeResult::kNotReady; };
+  };
+  Supervisor supervisor(options);
+  EXPECT_EQ(supervisor.Run({a, b}), 0);
+  EXPECT_THAT(told, testing::UnorderedElementsAre("a", "b"));
 }
 
 TEST(SupervisorTest, RestartsWhatDies) {
@@ -108,7 +130,10 @@ TEST(SupervisorTest, GivesUpWhenTheFirstStartFails) {
   Program never_ready = Shell("waits", kWait);
   never_ready.make_probe = [] { return [] { return ProbeResult::kNotReady; }; };
   Supervisor supervisor(Options());
-  EXPECT_EQ(supervisor.Run({never_ready, Shell("fails", "exit 2")}), 2);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(supervisor.Run({never_ready, Shell("fails", "echo one >&2; echo two >&2; exit 2")}), 2);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              EndsWith("event=first_start_failed program=fails exit_code=2 cause=two\n"));
 }
 
 TEST(SupervisorTest, KillsWhatDoesNotStopInTime) {
