@@ -14,7 +14,7 @@ import time
 import unittest
 
 import http_client
-from cluster import BIN_DIR, TINY_MODEL, Process, cluster, get, metric, wait_ready
+from cluster import BIN_DIR, SOURCE_DIR, TINY_MODEL, Process, cluster, get, metric, wait_ready
 from tls_files import Authority
 from workload import make_requests
 
@@ -168,7 +168,8 @@ class GrpcTlsTest(unittest.TestCase):
     def test_wrong_files_are_named_at_the_start(self):
         cert, key = self.worker_pair
         expired = self.ours.issue("expired-at-start", days=-1)
-        for program, flags in (("weightless-worker", ("--model", TINY_MODEL)), ("weightless-router", ("--worker", "127.0.0.1:1", "--port", "0"))):
+        programs = (("weightless-worker", ("--model", TINY_MODEL)), ("weightless-router", ("--worker", "127.0.0.1:1", "--port", "0")))
+        for program, flags in programs:
             def refused(message, cert, key, ca):
                 names = ("--grpc-tls-cert-file", cert), ("--grpc-tls-key-file", key), ("--grpc-tls-ca-file", ca)
                 given = [part for pair in names if pair[1] is not None for part in pair]
@@ -210,6 +211,19 @@ class GrpcTlsTest(unittest.TestCase):
             else:
                 router.wait_for_log(r"localhost is not in peer certificate")
 
+    def test_certificates_made_as_documented(self):
+        with open(os.path.join(SOURCE_DIR, "docs", "security.md")) as file:
+            recipe = re.search(r"```sh\n(new=.*?)```", file.read(), re.S).group(1)
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["sh", "-e", "-c", recipe], cwd=folder, check=True, capture_output=True, timeout=PATIENCE_S)
+            paths = [os.path.join(folder, name) for name in ("tls.crt", "tls.key", "ca.crt")]
+            names = ("--grpc-tls-cert-file", "--grpc-tls-key-file", "--grpc-tls-ca-file")
+            flags = [part for pair in zip(names, paths) for part in pair]
+            worker = self.start("weightless-worker", "--model", TINY_MODEL, "--listen", "127.0.0.1:0", *flags)
+            address = worker.wait_for_log(r"event=listening address=(\S+)").group(1)
+            for name in ((), ("--grpc-tls-server-name", "worker"), ("--grpc-tls-server-name", "weightless-worker")):
+                self.assertEqual(probe(address, *flags, *name)[:2], (0, "ready"))
+
     def test_wildcard_addresses_take_both_families(self):
         _, address = self.start_worker(self.worker_pair, "0.0.0.0:0")
         self.assertEqual(probe("127.0.0.1:" + address.rsplit(":", 1)[1], *self.ours.flags(self.router_pair))[:2], (0, "ready"))
@@ -246,11 +260,11 @@ class GrpcTlsTest(unittest.TestCase):
             plain.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
             with contextlib.suppress(OSError):
                 self.assertNotIn(b"HTTP", plain.recv(100))
-        worker.wait_for_log(rf"WARNING event=tls_handshake_failed peer=ipv4:127\.0\.0\.1:{port} reason=.*(wrong version number|http request)")
+        worker.wait_for_log(rf"event=tls_handshake_failed peer=ipv4:127\.0\.0\.1:{port} reason=.*(wrong version number|http request)")
 
     def test_a_worker_refuses_openssl_s_client_without_a_certificate(self):
-        done = subprocess.run(["openssl", "s_client", "-connect", self.address, "-alpn", "h2", "-quiet"], input="PRI * HTTP/2.0\r\n\r\n",
-                              capture_output=True, text=True, timeout=PATIENCE_S)
+        command = ["openssl", "s_client", "-connect", self.address, "-alpn", "h2", "-quiet"]
+        done = subprocess.run(command, input="PRI * HTTP/2.0\r\n\r\n", capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertRegex(done.stderr, "certificate required|unexpected eof")
         self.assertNotIn("HTTP", done.stdout)
 
