@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <utility>
 
+#include "common/concat.h"
 #include "common/status.h"
 #include "tools/load_display.h"
 #include "tools/paths.h"
@@ -43,7 +44,9 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(const model::Checkpoi
                              [&display](double fraction) { display.Update("engine", fraction); });
   display.Clear();
   RETURN_IF_ERROR(engine.status());
-  RETURN_IF_ERROR((*engine)->WarmUp());
+  if (const absl::Status status = (*engine)->WarmUp(); !status.ok()) {
+    return absl::Status(status.code(), Concat(flags.model, ": ", status.message()));
+  }
   return engine;
 }
 

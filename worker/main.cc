@@ -84,7 +84,9 @@ absl::Status Serve(const WorkerConfig& config, ShutdownSignal& shutdown) {
       Engine::Create(*checkpoint, std::move(backend), config.engine, ShowLoadProgress()));
   std::map<std::string, std::string> model_files = checkpoint->model_files();
   checkpoint.reset();  // unmaps the files
-  RETURN_IF_ERROR(engine->WarmUp());
+  if (const absl::Status status = engine->WarmUp(); !status.ok()) {
+    return absl::Status(status.code(), Concat(config.model, ": ", status.message()));
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<WorkerService> service,
                    WorkerService::Start(config.listen, *engine, std::move(model_files), tls.get()));
   std::unique_ptr<MetricsListener> metrics_listener;

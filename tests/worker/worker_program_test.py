@@ -45,6 +45,17 @@ class WorkerProgramTest(unittest.TestCase):
             pathlib.Path(folder, "tokenizer.model").unlink()
             self.check_refused(f"{folder}: the model has no tokenizer", "--model", folder)
 
+    def test_weights_that_are_not_finite_exit_with_2_and_name_the_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for file in pathlib.Path(TINY).iterdir():
+                os.symlink(file, pathlib.Path(folder) / file.name)
+            weights = pathlib.Path(folder, "model.safetensors")
+            data = bytearray(weights.read_bytes())
+            weights.unlink()
+            data[-4096:] = b"\xff\x7f" * 2048  # bf16 NaN
+            weights.write_bytes(data)
+            self.check_refused(f"{folder}: the model's logits are not finite", "--model", folder)
+
     def test_port_in_use_exits_with_2_and_names_it(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"127.0.0.1:{taken.getsockname()[1]}"
