@@ -83,7 +83,8 @@ class RouterProcessTest(unittest.TestCase):
         self.assertEqual(router.stop(), 0)
 
     def test_drain_finishes_what_runs(self):
-        with cluster() as one:
+        # Slow enough for the router to be asked while it drains.
+        with cluster(router_args=("--plan-ahead", 1, "--stream-delay-ms", 2)) as one:
             with open_stream(one.url, max_tokens=900) as stream:
                 one.router.signal(signal.SIGTERM)
                 one.router.wait_for_log("event=draining")
