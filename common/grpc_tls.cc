@@ -247,7 +247,10 @@ std::shared_ptr<grpc::ChannelCredentials> GrpcTls::ChannelCredentials() {
 }
 
 std::shared_ptr<grpc::ServerCredentials> GrpcTls::ServerCredentials() {
-  return std::make_shared<ReloadingCredentials>(*this);
+  auto credentials = std::make_shared<ReloadingCredentials>(*this);
+  absl::MutexLock lock(&mutex_);
+  ports_.push_back(credentials);
+  return credentials;
 }
 
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentials(GrpcTls* tls) {

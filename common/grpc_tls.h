@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -68,6 +69,8 @@ class GrpcTls {
   mutable absl::Mutex mutex_;
   std::string version_ ABSL_GUARDED_BY(mutex_);  // of the files at the last attempt
   std::shared_ptr<const Identity> identity_ ABSL_GUARDED_BY(mutex_);  // shared with connections
+  // gRPC calls them for as long as their server lives, but keeps them no longer than its builder.
+  std::vector<std::shared_ptr<grpc::ServerCredentials>> ports_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Those of `tls`, or without it insecure ones.
