@@ -5,6 +5,8 @@ Both keys are driven by loadtest, whose own work would otherwise be part of what
 """
 import json
 import os
+import signal
+import statistics
 import subprocess
 import tempfile
 import time
@@ -17,7 +19,7 @@ PHASE_S = 5
 NUM_SLOTS = 8
 EXCESS = 50
 FLOOD_CONCURRENCY = EXCESS * NUM_SLOTS // 2  # its share is half of the slots
-FLOOD_TOKENS = (64, 200)                     # prompt, output
+FLOOD_TOKENS = (64, 400)                     # prompt, output
 QUIET_RATE = 8                               # requests/s
 QUIET_TOKENS = (256, 8)
 HEAD_START_S = 1.5
@@ -35,9 +37,12 @@ class Load:
              "--metrics-url", "off", "--progress", "off", "--save-detailed", "--json", self.report.name, *map(str, how)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
-    def result(self):
+    def result(self, stop=False):
+        """What it saw until its end, or until now."""
+        if stop:
+            self.popen.send_signal(signal.SIGINT)
         said = self.popen.communicate(timeout=120)[0]
-        assert self.popen.returncode == 0, said
+        assert self.popen.returncode == (130 if stop else 0), said
         with open(self.report.name) as file:
             return json.load(file)
 
@@ -59,23 +64,26 @@ class FairnessTest(unittest.TestCase):
             keys.write("flood:sk-flood\nquiet:sk-quiet\n")
             keys.flush()
             with cluster(worker_args=("--num-slots", NUM_SLOTS, "--threads", 1), router_args=("--api-key-file", keys.name)) as one:
-                rounds = []
+                rounds = []  # 99th percentiles: idle, flooded
                 for i in range(ROUNDS):
                     idle = self.quiet_ttfts(one.url, 10 + i)
-                    flood = Load(one.url, "sk-flood", FLOOD_TOKENS, 30 + i, "--concurrency", FLOOD_CONCURRENCY, "--duration",
-                                 PHASE_S + HEAD_START_S)
-                    time.sleep(HEAD_START_S)
-                    flooded = self.quiet_ttfts(one.url, 50 + i)
-                    others = flood.result()
+                    flood = Load(one.url, "sk-flood", FLOOD_TOKENS, 30 + i, "--concurrency", FLOOD_CONCURRENCY, "--duration", 60)
+                    try:
+                        time.sleep(HEAD_START_S)
+                        flooded = self.quiet_ttfts(one.url, 50 + i)
+                        others = flood.result(stop=True)
+                    finally:
+                        flood.popen.kill()
                     self.assertGreater(others["completed"], 0)
-                    rounds.append((idle, flooded))
+                    rounds.append((percentile(idle, 0.99), percentile(flooded, 0.99)))
                     print("quiet key, ttft ms: " + ", ".join(
                         f"{name} p50 {percentile(v, 0.5) * 1e3:.1f} p99 {percentile(v, 0.99) * 1e3:.1f}"
                         for name, v in (("idle", idle), ("flooded", flooded))) + f"; the other completed {others['completed']}", flush=True)
-        # A machine that others use has bad seconds, in either phase: the round in the middle speaks.
-        ratios = sorted(percentile(flooded, 0.99) / percentile(idle, 0.99) for idle, flooded in rounds)
-        print("p99 ratios: " + " ".join(f"{ratio:.2f}" for ratio in ratios), flush=True)
-        self.assertLess(ratios[ROUNDS // 2], LIMIT, ratios)
+        # A machine that others use has bad seconds, in either phase: the round in the middle of each speaks.
+        idle, flooded = (statistics.median(values) for values in zip(*rounds))
+        print(f"quiet key, p99 of the middle round, ms: idle {idle * 1e3:.1f}, flooded {flooded * 1e3:.1f}; ratio {flooded / idle:.2f}",
+              flush=True)
+        self.assertLess(flooded / idle, LIMIT)
 
 
 if __name__ == "__main__":
