@@ -68,6 +68,11 @@ void FakeDispatcher::Refuse(absl::Status status) {
   refusal_ = std::move(status);
 }
 
+void FakeDispatcher::RefuseSequences(absl::Status status) {
+  absl::MutexLock lock(&mutex_);
+  sequence_refusal_ = std::move(status);
+}
+
 void FakeDispatcher::SetModel(std::shared_ptr<const ServedModel> model) {
   absl::MutexLock lock(&mutex_);
   model_ = std::move(model);
@@ -129,6 +134,7 @@ absl::Status FakeDispatcher::Submit(std::vector<SequenceRequest> sequences,
   {
     absl::MutexLock lock(&mutex_);
     if (!refusal_.ok()) return refusal_;
+    if (!sequence_refusal_.ok()) return sequence_refusal_;
     answer = answer_;
     sequences_.insert(sequences_.end(), sequences.begin(), sequences.end());
     streams_.insert(streams_.end(), streams.begin(), streams.end());

@@ -36,6 +36,8 @@ class FakeDispatcher : public Dispatcher {
   void AnswerWithText(std::string_view text, EndReason end = EndReason::kLength);
   // What Admit and Submit say from now on.
   void Refuse(absl::Status status);
+  // What Submit alone says, though Admit agreed.
+  void RefuseSequences(absl::Status status);
   void SetModel(std::shared_ptr<const ServedModel> model);
   void SetReady(bool ready);
   // Until then it is the model's context.
@@ -62,6 +64,7 @@ class FakeDispatcher : public Dispatcher {
   std::shared_ptr<const ServedModel> model_ ABSL_GUARDED_BY(mutex_);
   Answer answer_ ABSL_GUARDED_BY(mutex_);
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
+  absl::Status sequence_refusal_ ABSL_GUARDED_BY(mutex_);
   std::optional<LengthLimit> length_limit_ ABSL_GUARDED_BY(mutex_);
   bool ready_ ABSL_GUARDED_BY(mutex_) = true;
   int num_closed_ ABSL_GUARDED_BY(mutex_) = 0;

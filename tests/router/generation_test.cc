@@ -213,7 +213,7 @@ TEST(GenerationTest, LengthsMustFitTheKvBlocks) {
 // What only the engine can tell, too.
 TEST(GenerationTest, AnErrorAboutThePromptNamesItsField) {
   TestServer server;
-  server.dispatcher.Refuse(absl::InvalidArgumentError("prompt token 262144 at position 1 is ..."));
+  server.dispatcher.RefuseSequences(absl::InvalidArgumentError("prompt token 262144 at ..."));
   HttpClient client(server);
   const std::string body = client.Post("/v1/completions", R"({"prompt":"a"})").body;
   EXPECT_EQ(Member(body, "param"), "prompt");
