@@ -289,6 +289,18 @@ bool IsIgnored(std::string_view name) {
   return name.substr(0, 2) == "v." || name.substr(0, 3) == "mm.";
 }
 
+uint64_t DataBytes(const GgufHeader& header, std::string_view bytes) {
+  return bytes.size() > header.data_offset() ? bytes.size() - header.data_offset() : 0;
+}
+
+// Bytes of a tensor's data; requires whole blocks in a row. The product of the dimensions is
+// bounded by the header's checks, so this cannot overflow.
+uint64_t TensorBytes(const GgufTensorInfo& info, const StorageFormat& format) {
+  const int64_t num_blocks =
+      info.dims[0] / format.block_size * info.dims[1] * info.dims[2] * info.dims[3];
+  return static_cast<uint64_t>(num_blocks) * static_cast<uint64_t>(format.block_bytes);
+}
+
 // One text tensor, its data checked against the file.
 absl::StatusOr<Tensor> ReadTensor(const GgufHeader& header, const GgufTensorInfo& info,
                                   std::string_view bytes) {
@@ -310,11 +322,8 @@ absl::StatusOr<Tensor> ReadTensor(const GgufHeader& header, const GgufTensorInfo
   }
   if (info.num_dims == 2) tensor.shape.push_back(info.dims[1]);
   tensor.shape.push_back(info.dims[0]);
-  // The product of the dimensions is bounded by the header's checks, so this cannot overflow.
-  const uint64_t size = static_cast<uint64_t>(info.dims[0] / format.block_size * info.dims[1]) *
-                        static_cast<uint64_t>(format.block_bytes);
-  const uint64_t available =
-      bytes.size() > header.data_offset() ? bytes.size() - header.data_offset() : 0;
+  const uint64_t size = TensorBytes(info, format);
+  const uint64_t available = DataBytes(header, bytes);
   if (info.offset % header.alignment() != 0) {
     return invalid(" lies at offset ", info.offset, ", not a multiple of the alignment ",
                    header.alignment());
@@ -326,6 +335,43 @@ absl::StatusOr<Tensor> ReadTensor(const GgufHeader& header, const GgufTensorInfo
   const std::string_view data = bytes.substr(header.data_offset() + info.offset, size);
   tensor.data = std::as_bytes(std::span(data.data(), data.size()));
   return tensor;
+}
+
+// Whether the tensors, ignored ones included, fill the data section. What follows an ignored tensor
+// of a type that we do not know is not checked.
+absl::Status CheckTiling(const GgufHeader& header, uint64_t num_data_bytes) {
+  std::vector<const GgufTensorInfo*> order;
+  for (const GgufTensorInfo& info : header.tensors()) order.push_back(&info);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto* a, const auto* b) { return a->offset < b->offset; });
+  const auto invalid = [&](const auto&... parts) {
+    return absl::InvalidArgumentError(Concat(header.name(), ": ", parts...));
+  };
+  const GgufTensorInfo* previous = nullptr;
+  uint64_t end = 0;  // of the previous tensor with its padding
+  bool has_end = true;
+  for (const GgufTensorInfo* info : order) {
+    if (has_end && info->offset != end) {
+      if (previous == nullptr) {
+        return invalid("the first tensor ", Quoted(info->name), " lies at offset ", info->offset,
+                       ", not 0");
+      }
+      return invalid("tensor ", Quoted(info->name), " at offset ", info->offset,
+                     info->offset < end ? " overlaps tensor " : " leaves a gap after tensor ",
+                     Quoted(previous->name), ", which begins at ", previous->offset,
+                     " and by its type and shape ends at ", end);
+    }
+    previous = info;
+    const std::optional<StorageType> type = ToStorageType(info->type);
+    has_end = type.has_value() && info->dims[0] % FormatOf(*type).block_size == 0;
+    if (!has_end) continue;
+    const uint64_t size = TensorBytes(*info, FormatOf(*type));
+    const uint64_t alignment = header.alignment();
+    end = info->offset + (size + alignment - 1) / alignment * alignment;
+  }
+  if (previous == nullptr || !has_end || num_data_bytes <= end) return absl::OkStatus();
+  return invalid("the data goes on for ", num_data_bytes - end, " bytes after the last tensor ",
+                 Quoted(previous->name), ", which by its type and shape ends at ", end);
 }
 
 }  // namespace
@@ -361,26 +407,15 @@ absl::StatusOr<ModelConfig> GgufConfig(const GgufHeader& header) {
 }
 
 absl::Status AddGgufTensors(const GgufHeader& header, std::string_view bytes, TensorMap& tensors) {
-  std::vector<const Tensor*> order;
   for (const GgufTensorInfo& info : header.tensors()) {
     if (IsIgnored(info.name)) continue;
     ASSIGN_OR_RETURN(Tensor tensor, ReadTensor(header, info, bytes));
-    const auto [it, inserted] = tensors.emplace(tensor.name, std::move(tensor));
-    if (!inserted) {
+    if (!tensors.emplace(tensor.name, std::move(tensor)).second) {
       return absl::InvalidArgumentError(
           Concat(header.name(), ": tensor ", Quoted(info.name), " occurs twice"));
     }
-    order.push_back(&it->second);
   }
-  std::sort(order.begin(), order.end(),
-            [](const Tensor* a, const Tensor* b) { return a->data.data() < b->data.data(); });
-  for (size_t i = 1; i < order.size(); ++i) {
-    if (order[i]->data.data() < order[i - 1]->data.data() + order[i - 1]->data.size()) {
-      return absl::InvalidArgumentError(Concat(header.name(), ": the data of ", order[i]->name,
-                                               " overlaps that of ", order[i - 1]->name));
-    }
-  }
-  return absl::OkStatus();
+  return CheckTiling(header, DataBytes(header, bytes));
 }
 
 }  // namespace weightless::model

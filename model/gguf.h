@@ -17,7 +17,8 @@ absl::StatusOr<ModelConfig> GgufConfig(const GgufHeader& header);
 
 // Adds the text tensors; vision tensors (v.*, mm.*) are ignored. `bytes` is the whole untrusted
 // file and outlives the tensors. kInvalidArgument unless every text tensor has a known name and
-// type, whole blocks a row, and lies aligned inside the file without overlapping another.
+// type and whole blocks a row, and the tensors, each padded to the alignment, fill the data section
+// (as llama.cpp's reader demands): a wrong type or shape leaves a gap or an overlap.
 absl::Status AddGgufTensors(const GgufHeader& header, std::string_view bytes, TensorMap& tensors);
 
 }  // namespace weightless::model

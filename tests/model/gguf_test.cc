@@ -23,7 +23,7 @@ absl::StatusOr<ModelConfig> Load(std::string_view file, TensorMap& tensors) {
   auto config = GgufConfig(*header);
   if (!config.ok()) return config;
   absl::Status status = AddGgufTensors(*header, file, tensors);
-  if (status.ok()) status = CheckTensors("m.gguf", *config, tensors);
+  if (status.ok()) status = CheckTensors("m.gguf", DenseProjections(*config), *config, tensors);
   if (!status.ok()) return status;
   return config;
 }
@@ -149,8 +149,8 @@ TEST(GgufTest, AnOutputMatrixUntiesTheHead) {
 
 TEST(GgufTest, VisionTensorsOfAnyTypeAreIgnored) {
   GgufWriter writer = TinyGgufMetadata();
-  writer.AddTensorAt("v.patch_embd.weight", {14, 14, 3, 8}, 99, 12345);
-  writer.AddTensorAt("mm.input_projection.weight", {4}, 99, ~uint64_t{0});
+  writer.AddTensor("v.patch_embd.weight", {14, 14, 3, 8}, 99, std::string(12345, '\0'));
+  writer.AddTensor("mm.input_projection.weight", {4}, 99, "abcd");
   AddTinyGgufTensors(writer);
   TensorMap tensors;
   EXPECT_TRUE(Load(writer.File(), tensors).ok());
@@ -243,6 +243,33 @@ TEST(GgufTest, BadTensorsAreRefusedWithTheReason) {
     EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << test.message;
     EXPECT_THAT(std::string(config.status().message()), HasSubstr(test.message));
   }
+}
+
+// The tiny model in which one tensor is said to be of another type or shape than its data.
+absl::Status LoadTensors(const std::vector<uint64_t>& dims, uint32_t type, std::string_view data,
+                         std::string_view rest = "") {
+  GgufWriter writer = TinyGgufMetadata();
+  writer.AddTensor("v.patch.weight", dims, type, data);
+  AddTinyGgufTensors(writer);
+  TensorMap tensors;
+  return Load(writer.File() + std::string(rest), tensors).status();
+}
+
+TEST(GgufTest, TensorsFillTheDataSection) {
+  const std::string row(128, '\0');             // 32 floats, 4 aligned units
+  EXPECT_TRUE(LoadTensors({31}, 0, row).ok());  // with padding
+  EXPECT_TRUE(LoadTensors({99}, 4, row).ok());  // ignored, of an unknown type
+  EXPECT_TRUE(LoadTensors({8, 2, 2}, 0, row).ok());
+  const auto message = [](const absl::Status& status) { return std::string(status.message()); };
+  EXPECT_EQ(message(LoadTensors({32}, 1, row)),
+            "m.gguf: tensor \"token_embd.weight\" at offset 128 leaves a gap after tensor "
+            "\"v.patch.weight\", which begins at 0 and by its type and shape ends at 64");
+  EXPECT_EQ(message(LoadTensors({64}, 0, row)),
+            "m.gguf: tensor \"token_embd.weight\" at offset 128 overlaps tensor "
+            "\"v.patch.weight\", which begins at 0 and by its type and shape ends at 256");
+  EXPECT_THAT(message(LoadTensors({32}, 0, row, row)),
+              HasSubstr("the data goes on for 128 bytes after the last tensor "
+                        "\"blk.1.ffn_down.weight\""));
 }
 
 TEST(GgufTest, FlippedHeaderBitsNeverReachOutsideTheFile) {
