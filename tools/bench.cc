@@ -96,7 +96,7 @@ class EngineBench {
 
 worker::LocalSequence EngineBench::RandomSequence(int num_tokens, int max_tokens) {
   const auto vocab_size = static_cast<int32_t>(engine_.description().model().vocab_size());
-  std::uniform_int_distribution<int32_t> token(1, vocab_size - 1);
+  std::uniform_int_distribution<int32_t> token(std::min(1, vocab_size - 1), vocab_size - 1);
   worker::LocalSequence sequence;
   for (int i = 0; i < num_tokens; ++i) sequence.tokens.push_back(token(random_));
   sequence.max_tokens = max_tokens;
