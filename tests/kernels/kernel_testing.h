@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -21,6 +22,9 @@ struct BackendCase {
   DType type;
   int num_threads;
 };
+
+// For the name of a test in ctest.
+inline void PrintTo(const BackendCase& c, std::ostream* out) { *out << c.name; }
 
 inline const BackendCase kBackendCases[] = {
     {"Reference", KernelFamily::kReference, DType::kBF16, 1},
