@@ -14,6 +14,12 @@ namespace weightless::kernels {
 
 inline constexpr int kMaxPanels = 4;
 
+// The address `num_cells` after `cells`, to prefetch: it may lie outside of the array, where a
+// pointer must not point.
+[[gnu::always_inline]] inline uintptr_t AddressAfter(const uint32_t* cells, int64_t num_cells) {
+  return reinterpret_cast<uintptr_t>(cells) + static_cast<uintptr_t>(num_cells) * sizeof(uint32_t);
+}
+
 struct Product {
   const void* a = nullptr;  // Engine::Element rows
   int64_t lda = 0;          // elements from row to row

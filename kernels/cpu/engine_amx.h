@@ -95,8 +95,10 @@ struct AmxEngine {
   template <bool kPair>
   static void Prefetch(const uint32_t* b0, const uint32_t* b1) {
     for (int64_t i = 0; i < kTileCells; i += 16) {
-      __builtin_prefetch(b0 + kPrefetchCells + i);
-      if constexpr (kPair) __builtin_prefetch(b1 + kPrefetchCells + i);
+      __builtin_prefetch(reinterpret_cast<const void*>(AddressAfter(b0, kPrefetchCells + i)));
+      if constexpr (kPair) {
+        __builtin_prefetch(reinterpret_cast<const void*>(AddressAfter(b1, kPrefetchCells + i)));
+      }
     }
   }
 };

@@ -99,7 +99,10 @@ struct Avx2Engine {
     }
     constexpr int64_t kPrefetchCells = 64 * 16;  // 4 KiB ahead: into the next panel at the end
     for (int64_t s = 0; s < m.steps; ++s, cells += 16, a += Cells::kElementsPerStep) {
-      if (m.prefetch && row == 0) _mm_prefetch(cells + kPrefetchCells, _MM_HINT_T0);
+      if (m.prefetch && row == 0) {
+        _mm_prefetch(reinterpret_cast<const char*>(AddressAfter(cells, kPrefetchCells)),
+                     _MM_HINT_T0);
+      }
       Cells::template Step<R>(a, m.lda, cells, sum);
     }
     for (int r = 0; r < R; ++r) {
