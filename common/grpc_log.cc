@@ -5,62 +5,20 @@
 #include <openssl/x509.h>
 
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "common/log.h"
+#include "common/tls_log.h"
 
 namespace weightless {
 namespace {
-
-constexpr int kMaxTlsLines = 20;
-constexpr absl::Duration kTlsLogWindow = absl::Seconds(10);
 
 // The peer of the server handshakes that this thread begins.
 thread_local std::string accepting_from;
 // Of the handshake that this thread worked on last: gRPC's lines do not say which it was.
 thread_local std::string last_peer;
 thread_local long last_verdict = X509_V_OK;  // on the peer's certificate
-
-// Lines that strangers can cause must not fill a disk.
-class LineLimit {
- public:
-  // Nothing: leave this line out. Else how many were left out before it.
-  std::optional<int> Take() {
-    absl::MutexLock lock(&mutex_);
-    const absl::Time now = absl::Now();
-    if (now - window_start_ >= kTlsLogWindow) {
-      window_start_ = now;
-      num_lines_ = 0;
-    }
-    if (num_lines_ >= kMaxTlsLines) {
-      ++num_left_out_;
-      return std::nullopt;
-    }
-    ++num_lines_;
-    return std::exchange(num_left_out_, 0);
-  }
-
- private:
-  absl::Mutex mutex_;
-  absl::Time window_start_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  int num_lines_ ABSL_GUARDED_BY(mutex_) = 0;
-  int num_left_out_ ABSL_GUARDED_BY(mutex_) = 0;
-};
-
-void LogFailure(std::string_view peer, std::string_view reason) {
-  static LineLimit limit;
-  const std::optional<int> left_out = limit.Take();
-  if (!left_out.has_value()) return;
-  if (*left_out > 0) LogWarning("tls_lines_left_out", {{"lines", *left_out}});
-  if (peer.empty()) return LogWarning("tls_handshake_failed", {{"reason", reason}});
-  LogWarning("tls_handshake_failed", {{"peer", peer}, {"reason", reason}});
-}
 
 // Each session keeps the address it was accepted from.
 int PeerIndex();
@@ -107,7 +65,7 @@ void OnGrpcLine(gpr_log_func_args* args) {
   std::string_view reason = colons == std::string_view::npos ? message : message.substr(colons + 2);
   if (reason.ends_with('.')) reason.remove_suffix(1);
   if (last_verdict != X509_V_OK) reason = X509_verify_cert_error_string(last_verdict);
-  LogFailure(last_peer, reason);
+  LogTlsFailure(last_peer, reason);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include <cerrno>
 
 #include "common/check.h"
-#include "common/log.h"
+#include "common/tls_log.h"
 
 namespace weightless::router {
 namespace {
@@ -49,9 +49,7 @@ HttpSocket::HttpSocket(int socket, const TlsContext* tls, int send_buffer_bytes)
 
 bool HttpSocket::OnHandshakeFailed(bool was_late) {
   const std::string reason = was_late ? "not complete in time" : tls_->failure();
-  if (!reason.empty()) {
-    LogInfo("tls_handshake_failed", {{"client", PeerAddress(socket_)}, {"reason", reason}});
-  }
+  if (!reason.empty()) LogTlsFailure(PeerAddress(socket_), reason);
   if (was_late || !tls_->is_plain_http()) return false;
   tls_.reset();
   return true;

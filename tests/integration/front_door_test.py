@@ -169,7 +169,7 @@ class FrontDoorTest(unittest.TestCase):
         router, port = self.router("--tls-cert-file", cert, "--tls-key-file", key)
         status, _, body = ask(self.open(plain(port)), "/v1/models", "sk-secret")
         self.assertEqual((status, json.loads(body)["error"]["message"]), (400, "this port speaks HTTPS only"))
-        router.wait_for_log('event=tls_handshake_failed client=127.0.0.1 reason="http request"')
+        router.wait_for_log('event=tls_handshake_failed peer=127.0.0.1 reason="http request"')
         self.assertNotIn("secret", router.log_text())
 
     def test_keys_are_reloaded_and_a_bad_file_is_not(self):

@@ -147,7 +147,7 @@ TEST(TlsHandshakeTest, PlainHttpIsToldSoAndClosed) {
   EXPECT_TRUE(client.IsClosed());
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_THAT(log,
-              HasSubstr("event=tls_handshake_failed client=127.0.0.1 reason=\"http request\""));
+              HasSubstr("event=tls_handshake_failed peer=127.0.0.1 reason=\"http request\""));
   EXPECT_THAT(log, testing::Not(HasSubstr("secret")));
   EXPECT_EQ(server.dispatcher.num_submitted(), 0u);
 }
