@@ -120,6 +120,9 @@ void CompareCount(const char* what, double client, double uncertain, std::option
 AuditCheck CheckServerCounts(const AuditInput& input) {
   AuditCheck check{.name = "server counts"};
   if (!input.server) return {check.name, Verdict::kSkipped, input.no_server_reason};
+  if (input.server->requests.value_or(0) < 0 || input.server->output_tokens.value_or(0) < 0) {
+    return {check.name, Verdict::kFailed, "counters fell during the run: the server restarted"};
+  }
   const Summary& summary = input.summary;
   double uncertain_input = 0;
   double uncertain_output = 0;

@@ -26,24 +26,22 @@ struct AuditInput {
   const Summary& summary;
   AuditLimits limits;
   bool is_open_loop = false;
-  bool ignores_eos = false;
   std::optional<ServerCounts> server;  // over the run; nothing: no metrics
   std::string no_server_reason;
 };
 
 // The checks, in this order:
-//   generator       its event loop was late (p99), used up its core, or an open loop sent later
-//   than
-//                   intended though a slot was free
-//   streams         a completed stream lacks [DONE] or its one finish reason, or goes on after it
-//   usage           the usage is missing here and there; counts fewer tokens than chunks with
-//   content or other than
-//                   the token ids; exceeds max_tokens; or is not max_tokens although the reason is
-//                   "length". A duplicated chunk shows as more chunks than tokens.
-//   server counts   requests, prompt and output tokens differ from /metrics by more than the
-//                   tolerance; requests that failed or were cancelled may or may not be in it
-//   server TTFT     more requests were slow for the client (by the tolerance) than for the server:
-//                   time that the server's own TTFT does not see
+//   generator      its event loop was late (p99), used up its core, or an open loop sent later than
+//                  intended though a slot was free
+//   streams        a completed stream lacks [DONE] or its one finish reason, or goes on after it
+//   usage          the usage is missing here and there; counts fewer tokens than chunks with
+//                  content, or other than the token ids; exceeds max_tokens; or is not max_tokens
+//                  although the reason is "length". A duplicated chunk shows as more chunks than
+//                  tokens.
+//   server counts  requests, prompt and output tokens differ from /metrics by more than the
+//                  tolerance; requests that failed or were cancelled may or may not be in it
+//   server TTFT    more requests were slow for the client (by the tolerance) than for the server:
+//                  time that the server's own TTFT does not see
 std::vector<AuditCheck> Audit(const AuditInput& input);
 
 bool HasFailure(const std::vector<AuditCheck>& checks);

@@ -28,8 +28,9 @@ struct Chunk {
 };
 
 // One pass over the text without building a tree. False when the text is not JSON of the expected
-// shape or holds something this scan does not decide (an escape in a key or a reason, a number that
-// is not an integer where a count belongs); `chunk` is then unspecified.
+// shape or holds something this scan does not decide (an escape in a key or a reason, a character
+// outside ASCII, a number that is not an integer where a count belongs); `chunk` is then
+// unspecified.
 bool ScanChunk(std::string_view json, Chunk& chunk);
 
 // The same by a full parse: slower, decides everything. kInvalidArgument when it is not JSON or not

@@ -61,7 +61,7 @@ void ReadChoice(const json::object& choice, Chunk& chunk, std::string& reason) {
 absl::Status ParseChunk(std::string_view text, Chunk& chunk, std::string& reason) {
   ASSIGN_OR_RETURN(const json::value value, ParseJson(text));
   const json::object* object = value.if_object();
-  if (object == nullptr) return absl::InvalidArgumentError("a chunk is not a JSON object");
+  if (object == nullptr) return absl::InvalidArgumentError("not a JSON object");
   if (const json::array* choices = ArrayIn(*object, "choices")) {
     for (const json::value& choice : *choices) {
       if (choice.is_object()) ReadChoice(choice.get_object(), chunk, reason);

@@ -54,7 +54,8 @@ class Scanner {
         ++next_;
         return true;
       }
-      if (static_cast<unsigned char>(*next_) < 0x20) return false;
+      const auto byte = static_cast<unsigned char>(*next_);
+      if (byte < 0x20 || byte >= 0x80) return false;  // is it UTF-8? The full parse checks
       if (*next_ == '\\') {
         is_plain = false;
         if (++next_ == end_) return false;

@@ -27,11 +27,6 @@ std::vector<Pair> CompletedPairs(const std::deque<Record>& records) {
   return pairs;
 }
 
-double Statistic1(Statistic statistic, const std::vector<double>& sample) {
-  const Distribution d = Describe(sample);
-  return statistic == Statistic::kMean ? d.mean : statistic == Statistic::kMedian ? d.p50 : d.p99;
-}
-
 std::optional<double> TokensPerSecond(const Record& record) {
   const double e2e = Seconds(record.ended - record.sent);
   if (e2e <= 0) return std::nullopt;
@@ -84,8 +79,8 @@ Comparison Compare(const std::deque<Record>& records, uint64_t seed) {
     out.rows.push_back({.name = spec.name,
                         .unit = spec.unit,
                         .scale = spec.scale,
-                        .a = Statistic1(spec.statistic, a),
-                        .b = Statistic1(spec.statistic, b),
+                        .a = Compute(spec.statistic, a),
+                        .b = Compute(spec.statistic, b),
                         .ratio = BootstrapRatio(a, b, spec.statistic, seed)});
   }
   return out;

@@ -86,6 +86,9 @@ absl::Status Config::Validate() const {
   if (api_key.find_first_of("\r\n") != std::string::npos) {
     return absl::InvalidArgumentError("--api-key holds a line break");
   }
+  if (tls.cert_file.empty() != tls.key_file.empty()) {
+    return absl::InvalidArgumentError("--tls-cert and --tls-key go together");
+  }
   RETURN_IF_ERROR(ValidateLengths(dataset));
   RETURN_IF_ERROR(ValidateArrivals(arrivals));
   RETURN_IF_ERROR(ValidateSweep(*this));
@@ -96,12 +99,12 @@ absl::Status Config::Validate() const {
   return absl::OkStatus();
 }
 
-uint64_t Config::num_requests() const {
+uint64_t Config::num_requests(int max_in_flight) const {
   if (num_prompts) return *num_prompts;
   if (duration_seconds || !arrivals.trace_file.empty()) {
     return std::numeric_limits<uint64_t>::max();
   }
-  return std::max<uint64_t>(50, 10 * static_cast<uint64_t>(max_in_flight()));
+  return std::max<uint64_t>(50, 10 * static_cast<uint64_t>(max_in_flight));
 }
 
 }  // namespace weightless::loadtest

@@ -107,8 +107,9 @@ struct Config {
 
   // Requests that run at once: the concurrency, or the open loop's cap (0: no limit).
   int max_in_flight() const { return arrivals.is_open_loop() ? max_concurrency : concurrency; }
-  // How many requests are sent unless --duration or the user ends the run first.
-  uint64_t num_requests() const;
+  // How many requests a run with so many at once sends, unless --duration, the end of the trace or
+  // the user ends it first.
+  uint64_t num_requests(int max_in_flight) const;
 };
 
 }  // namespace weightless::loadtest

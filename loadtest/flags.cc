@@ -162,6 +162,47 @@ absl::Status Interpret(const RawFlags& raw, Config& config) {
   return config.Validate();
 }
 
+// A flag that would change nothing is an error, not silence.
+absl::Status RefuseWithoutEffect(const CLI::App& app, const Config& config) {
+  const DatasetKind dataset = config.dataset.kind;
+  const bool has_trace = !config.arrivals.trace_file.empty();
+  const bool is_open = config.arrivals.is_open_loop() || config.sweep == SweepKind::kRate;
+  const bool is_tls = config.url.is_tls || (config.compare_url && config.compare_url->is_tls);
+  struct Rule {
+    const char* flag;
+    bool has_effect;
+    const char* when;
+  };
+  const Rule rules[] = {
+      {"--concurrency", !is_open && config.sweep == SweepKind::kNone,
+       "in a closed loop without --sweep (an open loop has --max-concurrency)"},
+      {"--ramp-up", !is_open, "in a closed loop"},
+      {"--max-concurrency", is_open, "in an open loop (a closed one has --concurrency)"},
+      {"--arrival", is_open && !has_trace, "with --request-rate, --ramp or --sweep rate"},
+      {"--burstiness", config.arrivals.kind == ArrivalKind::kGamma, "with --arrival gamma"},
+      {"--trace-speed", has_trace, "with --trace"},
+      {"--dataset", !has_trace, "without --trace"},
+      {"--dataset-file", dataset == DatasetKind::kJsonl, "with --dataset jsonl"},
+      {"--input-tokens", dataset != DatasetKind::kJsonl && !has_trace,
+       "without --dataset jsonl and --trace"},
+      {"--output-tokens", !has_trace, "without --trace"},
+      {"--prefix-tokens", dataset == DatasetKind::kSharedPrefix, "with --dataset shared-prefix"},
+      {"--num-prefixes", dataset == DatasetKind::kSharedPrefix, "with --dataset shared-prefix"},
+      {"--url", !config.compare_url, "without --compare"},
+      {"--tls-ca", is_tls, "with an https URL"},
+      {"--tls-cert", is_tls, "with an https URL"},
+      {"--tls-key", is_tls, "with an https URL"},
+      {"--tls-insecure", is_tls, "with an https URL"},
+      {"--audit-tolerance", config.runs_audit, "without --no-audit"},
+      {"--audit-ttft-tolerance", config.runs_audit, "without --no-audit"},
+  };
+  for (const Rule& rule : rules) {
+    if (rule.has_effect || app.count(rule.flag) == 0) continue;
+    return absl::InvalidArgumentError(Concat(rule.flag, " has an effect only ", rule.when));
+  }
+  return absl::OkStatus();
+}
+
 void AddTargetFlags(CLI::App& app, RawFlags& raw, Config& config) {
   const std::string group = "What is asked";
   const auto add = [&](const char* name, auto& value, const char* help) {
@@ -279,7 +320,8 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Config& config) 
   AddReportFlags(app, raw, config);
   if (const auto code = ParseFlags(app, argc, argv)) return code;
   config.dataset.output_is_given = app.count("--output-tokens") > 0;
-  const absl::Status status = Interpret(raw, config);
+  absl::Status status = Interpret(raw, config);
+  if (status.ok()) status = RefuseWithoutEffect(app, config);
   if (status.ok()) return std::nullopt;
   std::fprintf(stderr, "loadtest: %s (see loadtest --help)\n",
                std::string(status.message()).c_str());

@@ -95,10 +95,6 @@ class HttpClient::Impl {
     for (const auto& exchange : running_) exchange->Abort(absl::CancelledError("cancelled"));
   }
 
-  void Preconnect(int count) {
-    for (int i = 0; i < count; ++i) asio::co_spawn(io_, OpenIdle(), asio::detached);
-  }
-
   const Url& url() const { return url_; }
   size_t num_running() const { return running_.size(); }
 
@@ -140,11 +136,6 @@ class HttpClient::Impl {
     co_return absl::OkStatus();
   }
 
-  asio::awaitable<void> OpenIdle() {
-    auto connection = std::make_unique<Connection>(io_);
-    if ((co_await Connect(*connection)).ok()) idle_.push_back(std::move(connection));
-  }
-
   template <typename Stream>
   asio::awaitable<absl::Status> Transfer(Stream& stream, Connection& connection,
                                          const std::string& request, HttpResponseParser& parser,
@@ -160,13 +151,15 @@ class HttpClient::Impl {
       }
       if (ec) co_return NetworkError("cannot read the response", ec);
       bool told_head = parser.has_head();
+      absl::Status handled;
       const auto on_body = [&](std::string_view bytes) {
-        if (!std::exchange(told_head, true)) handler.OnHead(parser.status(), now);
-        handler.OnBody(bytes, now);
+        if (!std::exchange(told_head, true)) handler.OnHead(parser.head());
+        if (handled.ok()) handled = handler.OnBody(bytes, now);
       };
       const absl::Status fed = parser.Feed({connection.buffer.data(), size}, on_body);
+      if (!told_head && parser.has_head()) handler.OnHead(parser.head());
+      if (!handled.ok()) co_return handled;
       if (!fed.ok()) co_return fed;
-      if (!told_head && parser.has_head()) handler.OnHead(parser.status(), now);
     }
     co_return absl::OkStatus();
   }
@@ -237,7 +230,6 @@ void HttpClient::Start(std::string request, ResponseHandler& handler, absl::Dura
   impl_->Start(std::move(request), handler, timeout);
 }
 void HttpClient::CancelAll() { impl_->CancelAll(); }
-void HttpClient::Preconnect(int count) { impl_->Preconnect(count); }
 const Url& HttpClient::url() const { return impl_->url(); }
 size_t HttpClient::num_running() const { return impl_->num_running(); }
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "loadtest/http_response_parser.h"
 #include "loadtest/steady_time.h"
 #include "loadtest/url.h"
 
@@ -35,9 +36,10 @@ struct ExchangeEnd {
 class ResponseHandler {
  public:
   virtual ~ResponseHandler() = default;
-  virtual void OnHead(int status, SteadyTime when) = 0;
+  virtual void OnHead(const ResponseHead& head) = 0;
   // `when` is read right after the read that brought the bytes. The bytes are gone after the call.
-  virtual void OnBody(std::string_view bytes, SteadyTime when) = 0;
+  // An error ends the request with it.
+  virtual absl::Status OnBody(std::string_view bytes, SteadyTime when) = 0;
   // Exactly once, last. May delete the handler and start other requests.
   virtual void OnEnd(const ExchangeEnd& end) = 0;
 };
@@ -62,9 +64,6 @@ class HttpClient {
 
   // Ends every request in flight with kCancelled.
   void CancelAll();
-
-  // Opens up to `count` idle connections, so that no request pays for it; failures show later.
-  void Preconnect(int count);
 
   const Url& url() const;
   size_t num_running() const;

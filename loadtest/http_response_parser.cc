@@ -115,10 +115,10 @@ absl::Status HttpResponseParser::OnLine() {
 absl::Status HttpResponseParser::StatusLine(std::string_view line) {
   uint64_t code = 0;
   if (!line.starts_with("HTTP/1.") || line.size() < 12 ||
-      !ParseNumber(line.substr(9, 3), 10, code) || code < 100) {
+      !ParseNumber(line.substr(9, 3), 10, code) || code < 100 || code == 101) {
     return BadResponse("status line", line);
   }
-  status_ = static_cast<int>(code);
+  head_.status = static_cast<int>(code);
   keeps_alive_ = line[7] != '0';
   has_status_line_ = true;
   return absl::OkStatus();
@@ -138,17 +138,19 @@ absl::Status HttpResponseParser::Field(std::string_view line) {
   } else if (EqualsIgnoringCase(name, "connection")) {
     if (ContainsIgnoringCase(value, "close")) keeps_alive_ = false;
   } else if (EqualsIgnoringCase(name, "content-type")) {
-    content_type_ = value;
+    head_.content_type = value;
+  } else if (EqualsIgnoringCase(name, "location")) {
+    head_.location = value;
   }
   return absl::OkStatus();
 }
 
 absl::Status HttpResponseParser::EndOfHead() {
-  if (status_ < 200) {  // interim: the response itself follows
+  if (head_.status < 200) {  // interim: the response itself follows
     has_status_line_ = false;
     return absl::OkStatus();
   }
-  if (status_ == 204 || status_ == 304) {
+  if (head_.status == 204 || head_.status == 304) {
     state_ = State::kDone;
   } else if (is_chunked_) {
     state_ = State::kChunkSize;

@@ -11,8 +11,16 @@
 
 namespace weightless::loadtest {
 
+// What of a response's head matters here; empty: the header is not there.
+struct ResponseHead {
+  int status = 0;
+  std::string content_type{};
+  std::string location{};
+};
+
 // Push parser (RFC 9112): bodies of a known length, chunked, or up to the end of the connection;
-// interim 1xx responses are skipped. Body bytes are handed on as they come, without a copy.
+// interim 1xx responses are skipped, but 101 (another protocol follows) is an error. Body bytes are
+// handed on as they come, without a copy.
 class HttpResponseParser {
  public:
   using OnBody = absl::FunctionRef<void(std::string_view)>;
@@ -28,8 +36,7 @@ class HttpResponseParser {
   bool is_done() const { return state_ == State::kDone; }
   // Whether another request may follow on this connection; valid when done.
   bool keeps_alive() const { return keeps_alive_ && !has_excess_; }
-  int status() const { return status_; }
-  const std::string& content_type() const { return content_type_; }
+  const ResponseHead& head() const { return head_; }
 
  private:
   enum class State { kHead, kFixed, kChunkSize, kChunkData, kChunkEnd, kTrailer, kToClose, kDone };
@@ -53,8 +60,7 @@ class HttpResponseParser {
   bool has_length_ = false;
   bool keeps_alive_ = true;
   bool has_excess_ = false;
-  int status_ = 0;
-  std::string content_type_;
+  ResponseHead head_;
 };
 
 }  // namespace weightless::loadtest

@@ -3,32 +3,20 @@
 #include <algorithm>
 #include <ctime>
 #include <limits>
-#include <thread>
+#include <utility>
 
-#include "absl/strings/str_format.h"
 #include "common/concat.h"
 #include "common/status.h"
 #include "loadtest/arrivals.h"
 #include "loadtest/progress.h"
 #include "loadtest/prompts.h"
-#include "loadtest/request_body.h"
-#include "loadtest/server_api.h"
+#include "loadtest/target.h"
 
 namespace weightless::loadtest {
 namespace {
 
 // Prompts of different runs are different, so that no run finds those of another in a prefix cache.
 constexpr uint64_t kPromptsPerRun = uint64_t{1} << 32;
-
-// A server, with what is sent to it and what it says about itself.
-struct Target {
-  Url url;
-  std::unique_ptr<ServerApi> api{};
-  std::unique_ptr<ServerApi> metrics{};  // empty: none
-  std::string metrics_path{};
-  std::string no_metrics_reason{};
-  std::optional<RequestWriter> writer{};
-};
 
 // One point of a sweep, or the only run.
 struct Point {
@@ -97,7 +85,7 @@ class Measurement {
   absl::StatusOr<Session> Run() {
     RETURN_IF_ERROR(AddTarget(config_.url));
     if (config_.compare_url) RETURN_IF_ERROR(AddTarget(*config_.compare_url));
-    ASSIGN_OR_RETURN(prompts_, MakePrompts(config_, *targets_.front().api, session_.model));
+    ASSIGN_OR_RETURN(prompts_, MakePrompts(config_, targets_.front().api(), session_.model));
     session_.config = config_;
     session_.date = LocalDate();
     session_.load = LoadText(config_);
@@ -112,74 +100,10 @@ class Measurement {
 
  private:
   absl::Status AddTarget(const Url& url) {
-    Target target{.url = url};
-    const std::string headers = CommonHeaders(config_);
-    target.api = std::make_unique<ServerApi>(url, config_.tls, headers);
-    RETURN_IF_ERROR(target.api->Open());
-    std::string model = config_.model;
-    if (model.empty()) {
-      auto first = target.api->FirstModel();
-      if (!first.ok()) {
-        return absl::UnavailableError(
-            Concat(url.ToString(), ": ", std::string(first.status().message())));
-      }
-      model = *std::move(first);
-    }
-    if (session_.model.empty()) session_.model = model;
-    ASSIGN_OR_RETURN(target.writer, RequestWriter::Make(config_, model));
-    RETURN_IF_ERROR(FindMetrics(target, headers));
-    RETURN_IF_ERROR(runner_.AddTarget(url, config_.tls));
+    ASSIGN_OR_RETURN(Target target, Target::Open(url, config_));
+    if (session_.model.empty()) session_.model = target.model();
     targets_.push_back(std::move(target));
-    return absl::OkStatus();
-  }
-
-  absl::Status FindMetrics(Target& target, const std::string& headers) {
-    if (config_.metrics_url == "off") {
-      target.no_metrics_reason = "--metrics-url off";
-      return absl::OkStatus();
-    }
-    Url url = target.url;
-    target.metrics_path = "/metrics";
-    if (!config_.metrics_url.empty()) {
-      ASSIGN_OR_RETURN(url, ParseUrl(config_.metrics_url));
-      target.metrics_path = url.path.empty() ? "/metrics" : "";
-    }
-    target.metrics = std::make_unique<ServerApi>(url, config_.tls, headers);
-    return target.metrics->Open();
-  }
-
-  // Nothing when the server has no metrics that we know.
-  std::optional<ServerCounts> Scrape(Target& target) {
-    if (!target.metrics) return std::nullopt;
-    const auto text = target.metrics->Get(target.metrics_path);
-    if (!text.ok()) {
-      target.no_metrics_reason = Concat("no metrics: ", std::string(text.status().message()));
-      return std::nullopt;
-    }
-    const auto samples = ParseExposition(*text);
-    if (!samples.ok()) {
-      target.no_metrics_reason = std::string(samples.status().message());
-      return std::nullopt;
-    }
-    ServerCounts counts = CountsOf(*samples);
-    if (!counts.family.empty()) return counts;
-    target.no_metrics_reason = "/metrics has none of the names known here";
-    return std::nullopt;
-  }
-
-  // The counts of the run. A server may count a request a moment after its last byte.
-  std::optional<ServerCounts> ScrapeAfter(Target& target, const ServerCounts& before,
-                                          uint64_t completed) {
-    constexpr int kAttempts = 10;
-    std::optional<ServerCounts> counts;
-    for (int i = 0; i < kAttempts; ++i) {
-      if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      counts = Scrape(target);
-      if (!counts) return std::nullopt;
-      counts = Difference(*counts, before);
-      if (!counts->requests || *counts->requests >= static_cast<double>(completed)) break;
-    }
-    return counts;
+    return runner_.AddTarget(url, config_.tls);
   }
 
   // Everything of a plan but when requests are sent. Prompts are numbered from `first_prompt`.
@@ -189,38 +113,36 @@ class Measurement {
     plan.timeout = absl::Seconds(config_.timeout_seconds);
     plan.stops_on_signals = true;
     plan.keeps_text = config_.saves_detailed;
-    plan.next_job = NextJob(num_requests);
-    plan.make_request = [this, first_prompt](const Job& job, Record& record) {
-      const Prompt prompt = prompts_->dataset->Get(first_prompt + job.index);
+    plan.next_request = NextRequest(num_requests);
+    plan.format_request = [this, first_prompt](const PlannedRequest& request, Record& record) {
+      const Prompt prompt = prompts_->dataset->Get(first_prompt + request.prompt_idx);
       record.planned_input = prompt.num_tokens;
       record.max_tokens = prompt.max_tokens;
-      const Target& target = targets_[job.target];
-      return FormatRequest(target.url, "POST", target.writer->path(), CommonHeaders(config_),
-                           target.writer->Body(prompt));
+      return targets_[request.target].Request(prompt);
     };
     return plan;
   }
 
   // Prompts in order. With two targets a stream asks both before it takes the next prompt; which is
   // first is drawn for each prompt.
-  std::function<std::optional<Job>(int)> NextJob(uint64_t num_requests) {
+  std::function<std::optional<PlannedRequest>(int)> NextRequest(uint64_t num_requests) {
     struct State {
       uint64_t next = 0;
-      std::vector<std::optional<Job>> second;  // by stream
+      std::vector<std::optional<PlannedRequest>> second;  // by stream
     };
     auto state = std::make_shared<State>();
     const bool is_pair = targets_.size() == 2;
-    return [this, state, is_pair, num_requests](int slot) -> std::optional<Job> {
+    return [this, state, is_pair, num_requests](int slot) -> std::optional<PlannedRequest> {
       const auto stream = static_cast<size_t>(slot);
       if (state->second.size() <= stream) state->second.resize(stream + 1);
       if (state->second[stream]) return std::exchange(state->second[stream], std::nullopt);
       if (state->next >= num_requests) return std::nullopt;
-      Job job{.index = state->next++};
+      PlannedRequest request{.prompt_idx = state->next++};
       if (is_pair) {
-        job.target = Random(config_.seed, job.index).Below(2);
-        state->second[stream] = Job{job.index, 1 - job.target};
+        request.target = Random(config_.seed, request.prompt_idx).Below(2);
+        state->second[stream] = PlannedRequest{request.prompt_idx, 1 - request.target};
       }
-      return job;
+      return request;
     };
   }
 
@@ -245,7 +167,7 @@ class Measurement {
       }
       if (failure == nullptr || has_success) continue;
       return absl::UnavailableError(Concat("every warm-up request to ",
-                                           targets_[target].url.ToString(),
+                                           targets_[target].url().ToString(),
                                            " failed; the first: ", failure->error));
     }
     return absl::OkStatus();
@@ -268,7 +190,7 @@ class Measurement {
                       config_.duration_seconds);
     plan.on_progress = [&progress](const LiveStats& stats) { progress.Show(stats); };
     std::vector<std::optional<ServerCounts>> before;
-    for (Target& target : targets_) before.push_back(Scrape(target));
+    for (Target& target : targets_) before.push_back(target.Scrape());
     auto result = std::make_shared<const RunResult>(runner_.Run(plan));
     progress.Finish();
     session_.was_interrupted = result->was_interrupted;
@@ -279,18 +201,17 @@ class Measurement {
   }
 
   uint64_t NumRequests(const Point& point) const {
-    if (config_.num_prompts) return *config_.num_prompts;
-    if (config_.duration_seconds) return config_.num_requests();
-    if (!point.arrivals.trace_file.empty()) return prompts_->trace.size();
-    return std::max<uint64_t>(50, 10 * static_cast<uint64_t>(point.max_in_flight));
+    const uint64_t most = config_.num_requests(point.max_in_flight);
+    return prompts_->trace.empty() ? most : std::min<uint64_t>(most, prompts_->trace.size());
   }
 
   void AddReport(const Point& point, const std::shared_ptr<const RunResult>& result, size_t target,
                  const std::optional<ServerCounts>& before) {
-    Report report{.name = point.name, .url = targets_[target].url.ToString()};
+    Report report{.name = point.name, .url = targets_[target].url().ToString()};
     if (targets_.size() == 2) report.name = Concat(target == 0 ? "A: " : "B: ", report.url);
     report.sweep_point = point.value;
     report.concurrency = point.max_in_flight;
+    report.is_open_loop = point.arrivals.is_open_loop();
     report.rate = point.arrivals.rate;
     report.result = result;
     report.target = target;
@@ -298,14 +219,14 @@ class Measurement {
     report.summary = Summarize(*result, target, report.samples, config_.slo);
     if (config_.runs_audit) {
       std::optional<ServerCounts> server;
-      if (before) server = ScrapeAfter(targets_[target], *before, report.summary.completed);
+      if (before) server = targets_[target].ScrapeSince(*before, report.summary.completed);
       report.audit = Audit({.result = *result,
                             .target = target,
                             .summary = report.summary,
                             .limits = config_.audit,
                             .is_open_loop = point.arrivals.is_open_loop(),
                             .server = server,
-                            .no_server_reason = targets_[target].no_metrics_reason});
+                            .no_server_reason = targets_[target].no_metrics_reason()});
     }
     session_.reports.push_back(std::move(report));
   }

@@ -31,8 +31,8 @@ struct Record {
   size_t target = 0;         // which server, with --compare
   size_t planned_input = 0;  // tokens of the prompt without its template; 0 when unknown
   size_t max_tokens = 0;
-  SteadyTime
-      intended;  // when the arrival process wanted it sent; closed loop: when it was its turn
+  // When the arrival process wanted it sent; closed loop: when it was its turn.
+  SteadyTime intended;
 
   // What happened.
   Outcome outcome = Outcome::kRunning;

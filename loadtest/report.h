@@ -19,8 +19,9 @@ struct Report {
   std::string name;  // "concurrency 32", "A: http://.."
   std::string url;
   double sweep_point = 0;
-  int concurrency = 0;                        // of a closed loop; else the open loop's cap
-  std::optional<double> rate{};               // of an open loop
+  int concurrency = 0;  // of a closed loop; else the open loop's cap
+  bool is_open_loop = false;
+  std::optional<double> rate{};               // of an open loop with a fixed rate
   std::shared_ptr<const RunResult> result{};  // shared: the two sides of --compare have one run
   size_t target = 0;
   Samples samples{};
@@ -63,5 +64,11 @@ struct LatencyRow {
   Distribution Summary::*distribution;
 };
 std::vector<LatencyRow> LatencyRows(bool is_open_loop);
+
+// "passed", "failed" or "skipped".
+const char* VerdictName(Verdict verdict);
+
+// "request 7: HTTP 503: overloaded" of the first request that failed; empty when none did.
+std::string FirstFailure(const Report& report);
 
 }  // namespace weightless::loadtest

@@ -29,7 +29,7 @@ th:first-child, td:first-child { text-align: left; white-space: nowrap; } th { c
 td.text, th.text { text-align: left; color: var(--soft); }
 .failed { color: #c0392b; font-weight: 700; } .passed { color: var(--c2); }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(460px, 1fr)); gap: 1rem; }
-svg { width: 100%; height: auto; background: var(--card); border-radius: 8px; padding: 6px; }
+svg { box-sizing: border-box; width: 100%; height: auto; background: var(--card); border-radius: 8px; padding: 6px; }
 .grid { stroke: var(--rule); } .tick { font-size: 11px; fill: var(--soft); }
 .label { font-size: 11px; fill: var(--soft); } .title { font-size: 13px; font-weight: 600;
   fill: var(--ink); } .marker { stroke: var(--soft); stroke-dasharray: 3 3; }
@@ -83,9 +83,7 @@ std::string AuditTable(const std::vector<AuditCheck>& audit) {
   if (audit.empty()) return "";
   std::string out = "<h2>Audit</h2>\n<table>\n";
   for (const AuditCheck& check : audit) {
-    const char* verdict = check.verdict == Verdict::kPassed   ? "passed"
-                          : check.verdict == Verdict::kFailed ? "failed"
-                                                              : "skipped";
+    const char* verdict = VerdictName(check.verdict);
     out += Concat("<tr><td>", check.name, "</td><td class=\"text\"><span class=\"", verdict, "\">",
                   verdict, "</span></td><td class=\"text\">", HtmlEscape(check.detail),
                   "</td></tr>\n");
@@ -201,9 +199,11 @@ Series Cumulative(std::string name, std::vector<double> sample) {
 std::string ComparisonSection(const Session& session) {
   const Comparison& comparison = *session.comparison;
   std::string out = absl::StrFormat(
-      "<h2>B against A</h2>\n<p class=\"sub\">%d pairs of the same prompt, sent in turn; 95 %% "
+      "<h2>B against A</h2>\n<p class=\"sub\">%s; %s</p>\n<p class=\"sub\">%d pairs of the same "
+      "prompt, sent in turn; 95 %% "
       "confidence intervals by bootstrap over the pairs. Below 1 is faster for latencies.</p>\n"
       "<table><tr><th></th><th>A</th><th>B</th><th>B / A</th><th>interval</th></tr>\n",
+      HtmlEscape(session.reports[0].name), HtmlEscape(session.reports[1].name),
       comparison.num_pairs);
   for (const ComparisonRow& row : comparison.rows) {
     out += absl::StrFormat(
@@ -225,11 +225,13 @@ std::string ComparisonSection(const Session& session) {
 }
 
 std::string ReportSection(const Session& session, const Report& report) {
-  const bool is_open_loop = session.config.arrivals.is_open_loop() || report.rate;
+  const std::string failure = FirstFailure(report);
   return Concat(
       "<section>\n<h2>", HtmlEscape(report.name), session.was_interrupted ? " (interrupted)" : "",
-      "</h2>\n", Cards(session, report.summary), LatencyTable(report.summary, is_open_loop),
-      AuditTable(report.audit), Distributions(report), TimelineCharts(report), "</section>\n");
+      "</h2>\n", Cards(session, report.summary),
+      failure.empty() ? "" : Concat("<p class=\"failed\">", HtmlEscape(failure), "</p>\n"),
+      LatencyTable(report.summary, report.is_open_loop), AuditTable(report.audit),
+      Distributions(report), TimelineCharts(report), "</section>\n");
 }
 
 // 20260102-030405 as 2026-01-02 03:04:05.

@@ -62,10 +62,8 @@ void PutDetails(const Report& report, json::object& out) {
 json::array AuditArray(const std::vector<AuditCheck>& audit) {
   json::array out;
   for (const AuditCheck& check : audit) {
-    const char* verdict = check.verdict == Verdict::kPassed   ? "passed"
-                          : check.verdict == Verdict::kFailed ? "failed"
-                                                              : "skipped";
-    out.push_back({{"check", check.name}, {"verdict", verdict}, {"detail", check.detail}});
+    out.push_back(
+        {{"check", check.name}, {"verdict", VerdictName(check.verdict)}, {"detail", check.detail}});
   }
   return out;
 }

@@ -5,18 +5,6 @@
 namespace weightless::loadtest {
 namespace {
 
-const char* VerdictWord(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kPassed:
-      return "ok";
-    case Verdict::kFailed:
-      return "FAILED";
-    case Verdict::kSkipped:
-      break;
-  }
-  return "skipped";
-}
-
 std::string Counts(const Report& report, const Slo& slo, bool is_shared) {
   const Summary& s = report.summary;
   std::string out = absl::StrFormat(
@@ -52,20 +40,12 @@ std::string Latencies(const Summary& summary, bool is_open_loop) {
   return out;
 }
 
-std::string FirstErrors(const Report& report) {
-  for (const Record& record : report.result->records) {
-    if (record.target == report.target && record.outcome == Outcome::kFailed) {
-      return absl::StrFormat("first failure     request %d: %s\n", record.index, record.error);
-    }
-  }
-  return "";
-}
-
 std::string AuditLines(const std::vector<AuditCheck>& audit) {
   std::string out;
   for (const AuditCheck& check : audit) {
-    out += absl::StrFormat("audit %-14s %-7s %s\n", check.name, VerdictWord(check.verdict),
-                           check.detail);
+    const bool is_failed = check.verdict == Verdict::kFailed;
+    out += absl::StrFormat("audit %-14s %-7s %s\n", check.name,
+                           is_failed ? "FAILED" : VerdictName(check.verdict), check.detail);
   }
   return out;
 }
@@ -99,27 +79,6 @@ std::string ComparisonTable(const Comparison& comparison) {
 
 }  // namespace
 
-std::vector<LatencyRow> LatencyRows(bool is_open_loop) {
-  std::vector<LatencyRow> rows = {
-      {"TTFT", "ttft", "sent to the first chunk with content", &Summary::ttft},
-      {"TTFC", "ttfc", "sent to the first chunk of any kind", &Summary::ttfc},
-      {"TPOT", "tpot", "(last - first chunk with content) / (output tokens - 1)", &Summary::tpot},
-      {"ITL", "itl_per_token", "gap between chunks with content, divided by the tokens of a chunk",
-       &Summary::itl},
-      {"chunk gap", "chunk_gap", "gap between chunks with content", &Summary::chunk_gap},
-      {"E2E", "e2e", "sent to the end of the response", &Summary::e2e},
-      {"connect", "connect", "TCP and TLS of new connections; in no other number",
-       &Summary::connect}};
-  if (is_open_loop) {
-    rows.push_back({"TTFT*", "ttft_intended", "intended to the first chunk with content",
-                    &Summary::ttft_intended});
-    rows.push_back(
-        {"E2E*", "e2e_intended", "intended to the end of the response", &Summary::e2e_intended});
-    rows.push_back({"delay", "delay", "intended to sent", &Summary::delay});
-  }
-  return rows;
-}
-
 std::string TableReport(const Session& session) {
   std::string out = Concat("\n", session.model, ", ",
                            session.config.endpoint == Endpoint::kChat ? "chat" : "completions",
@@ -127,8 +86,10 @@ std::string TableReport(const Session& session) {
   for (const Report& report : session.reports) {
     out += Concat("\n", report.name, session.was_interrupted ? "  (interrupted)" : "", "\n");
     out += Counts(report, session.config.slo, session.comparison.has_value());
-    out += FirstErrors(report);
-    out += Latencies(report.summary, session.config.arrivals.is_open_loop() || report.rate);
+    if (const std::string failure = FirstFailure(report); !failure.empty()) {
+      out += Concat("first failure     ", failure, "\n");
+    }
+    out += Latencies(report.summary, report.is_open_loop);
     out += AuditLines(report.audit);
   }
   if (session.reports.size() > 1 && session.config.sweep != SweepKind::kNone) {

@@ -77,9 +77,10 @@ class Execution {
   }
 
   void SendNext(int slot) {
-    const std::optional<Job> job = is_sending_ ? plan_.next_job(slot) : std::nullopt;
-    if (job) {
-      Send(*job, static_cast<size_t>(slot), SteadyClock::now());
+    const std::optional<PlannedRequest> request =
+        is_sending_ ? plan_.next_request(slot) : std::nullopt;
+    if (request) {
+      Send(*request, static_cast<size_t>(slot), SteadyClock::now());
     } else {
       FinishIfIdle();
     }
@@ -108,12 +109,12 @@ class Execution {
     while (!waiting_.empty() && HasRoom()) {
       const SteadyTime intended = waiting_.front();
       waiting_.pop_front();
-      const std::optional<Job> job = plan_.next_job(0);
-      if (!job) return StopSending();
+      const std::optional<PlannedRequest> request = plan_.next_request(0);
+      if (!request) return StopSending();
       if (!waited_for_slot && waiting_.empty()) {
         send_delays_.push_back(Seconds(SteadyClock::now() - intended));
       }
-      Send(*job, FreeSlot(), intended);
+      Send(*request, FreeSlot(), intended);
     }
   }
 
@@ -133,18 +134,18 @@ class Execution {
 
   // --- both
 
-  void Send(const Job& job, size_t slot, SteadyTime intended) {
+  void Send(const PlannedRequest& planned, size_t slot, SteadyTime intended) {
     Record& record = result_.records.emplace_back();
-    record.index = job.index;
-    record.target = job.target;
+    record.index = planned.prompt_idx;
+    record.target = planned.target;
     record.intended = intended;
-    std::string request = plan_.make_request(job, record);
+    std::string request = plan_.format_request(planned, record);
     record.content.reserve(std::min<size_t>(record.max_tokens, 4096));
     readers_[slot] = std::make_unique<StreamReader>(
         record, num_tokens_, [this, slot](StreamReader& reader) { OnEnd(slot, reader.record()); });
     if (plan_.keeps_text) readers_[slot]->KeepText();
     ++num_running_;
-    targets_[job.target]->Start(std::move(request), *readers_[slot], plan_.timeout);
+    targets_[planned.target]->Start(std::move(request), *readers_[slot], plan_.timeout);
   }
 
   void OnEnd(size_t slot, const Record& record) {
@@ -182,7 +183,7 @@ class Execution {
 
   void WaitForSignal() {
     signals_.async_wait([this](error_code ec, int) {
-      if (ec) return;
+      if (ec || is_finished_) return;
       if (std::exchange(result_.was_interrupted, true)) std::_Exit(kInterruptedExitCode);
       StopSending();
       for (const auto& target : targets_) target->CancelAll();
@@ -193,7 +194,7 @@ class Execution {
   void ReportProgress() {
     progress_timer_.expires_after(kProgressInterval);
     progress_timer_.async_wait([this](error_code ec) {
-      if (ec) return;
+      if (ec || is_finished_) return;
       TellProgress();
       ReportProgress();
     });
@@ -208,7 +209,8 @@ class Execution {
                        .recent_ttfts = std::exchange(recent_ttfts_, {})});
   }
 
-  // Ends the run when nothing is running and nothing will come.
+  // Ends the run when nothing is running and nothing will come. A handler that was already queued
+  // is not cancelled and sees is_finished_.
   void FinishIfIdle() {
     if (num_running_ > 0 || num_ramping_ > 0 || has_arrivals_ || !waiting_.empty()) return;
     if (std::exchange(is_finished_, true)) return;

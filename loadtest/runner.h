@@ -26,9 +26,9 @@ struct LiveStats {
   std::vector<double> recent_ttfts;  // of what ended since the last call
 };
 
-struct Job {
-  uint64_t index = 0;  // of the prompt
-  size_t target = 0;
+struct PlannedRequest {
+  uint64_t prompt_idx = 0;
+  size_t target = 0;  // in the order of AddTarget
 };
 
 struct RunPlan {
@@ -43,9 +43,9 @@ struct RunPlan {
   // Offsets of an open loop, in seconds; unset: closed loop.
   std::function<std::optional<double>()> next_arrival;
   // What stream `slot` sends next; nothing when all is sent. Open loop: slot is 0.
-  std::function<std::optional<Job>(int slot)> next_job;
+  std::function<std::optional<PlannedRequest>(int slot)> next_request;
   // The request's bytes; fills the planned fields of the record.
-  std::function<std::string(const Job&, Record&)> make_request;
+  std::function<std::string(const PlannedRequest&, Record&)> format_request;
   std::function<void(const LiveStats&)> on_progress;  // five times a second; may be empty
 };
 
@@ -57,7 +57,7 @@ struct RunResult {
   GeneratorLoad load;
 };
 
-// Runs the plan against the targets (Job::target is the index) and returns when every request has
+// Runs the plan against the targets and returns when every request has
 // ended. The first signal ends the run with what there is, a second one the process.
 class Runner {
  public:

@@ -11,6 +11,7 @@
 #include "common/concat.h"
 #include "common/json.h"
 #include "common/status.h"
+#include "loadtest/error_text.h"
 
 namespace weightless::loadtest {
 namespace {
@@ -25,14 +26,13 @@ constexpr absl::Duration kTimeout = absl::Seconds(30);
 
 struct ServerApi::Answer {
   absl::Status status;
-  int http_status = 0;
+  ResponseHead head;
   std::string body;
 
   absl::StatusOr<std::string> Ok(std::string_view what) && {
     if (!status.ok()) return status;
-    if (http_status == 200) return std::move(body);
-    return absl::UnavailableError(
-        Concat(what, " answers HTTP ", http_status, ": ", body.substr(0, 200)));
+    if (head.status == 200) return std::move(body);
+    return absl::UnavailableError(Concat(what, " answers ", RefusalText(head, body)));
   }
 };
 
@@ -53,12 +53,15 @@ namespace {
 
 class Collector : public ResponseHandler {
  public:
-  Collector(int& http_status, std::string& body, absl::Status& status, std::function<void()> on_end)
-      : http_status_(http_status), body_(body), status_(status), on_end_(std::move(on_end)) {}
+  Collector(ResponseHead& head, std::string& body, absl::Status& status,
+            std::function<void()> on_end)
+      : head_(head), body_(body), status_(status), on_end_(std::move(on_end)) {}
 
-  void OnHead(int status, SteadyTime /*when*/) override { http_status_ = status; }
-  void OnBody(std::string_view bytes, SteadyTime /*when*/) override {
-    body_.append(bytes.substr(0, kMaxAnswerBytes - std::min(kMaxAnswerBytes, body_.size())));
+  void OnHead(const ResponseHead& head) override { head_ = head; }
+  absl::Status OnBody(std::string_view bytes, SteadyTime /*when*/) override {
+    body_.append(bytes);
+    if (body_.size() <= kMaxAnswerBytes) return absl::OkStatus();
+    return absl::InvalidArgumentError(Concat("an answer of over ", kMaxAnswerBytes, " bytes"));
   }
   void OnEnd(const ExchangeEnd& end) override {
     status_ = end.status;
@@ -66,7 +69,7 @@ class Collector : public ResponseHandler {
   }
 
  private:
-  int& http_status_;
+  ResponseHead& head_;
   std::string& body_;
   absl::Status& status_;
   std::function<void()> on_end_;
@@ -103,8 +106,8 @@ std::vector<ServerApi::Answer> ServerApi::Call(std::string_view method, const st
   const std::function<void()> start_one = [&] {
     if (next >= bodies.size()) return;
     Answer& answer = answers[next];
-    collectors.push_back(std::make_unique<Collector>(answer.http_status, answer.body, answer.status,
-                                                     [&] { start_one(); }));
+    collectors.push_back(
+        std::make_unique<Collector>(answer.head, answer.body, answer.status, [&] { start_one(); }));
     std::string request =
         FormatRequest(loop_->client.url(), method, path, headers_, bodies[next++]);
     loop_->client.Start(std::move(request), *collectors.back(), kTimeout);
@@ -122,8 +125,12 @@ absl::StatusOr<std::string> ServerApi::Get(std::string_view path) {
 
 absl::StatusOr<std::string> ServerApi::FirstModel() {
   ASSIGN_OR_RETURN(const std::string body, Get("/v1/models"));
-  ASSIGN_OR_RETURN(const json::value value, ParseJson(body));
-  const json::value* data = value.is_object() ? value.get_object().if_contains("data") : nullptr;
+  const auto value = ParseJson(body);
+  if (!value.ok()) {
+    return absl::UnavailableError(
+        Concat("/v1/models answers what is ", std::string(value.status().message())));
+  }
+  const json::value* data = value->is_object() ? value->get_object().if_contains("data") : nullptr;
   if (data != nullptr && data->is_array() && !data->get_array().empty()) {
     const json::value& first = data->get_array().front();
     const json::value* id = first.is_object() ? first.get_object().if_contains("id") : nullptr;

@@ -38,7 +38,8 @@ absl::Status SseParser::Feed(std::string_view bytes, OnData on_data) {
 }
 
 void SseParser::FeedEnd(OnData on_data) {
-  if (!line_.empty()) OnLine(std::exchange(line_, {}), on_data);
+  const std::string last = std::exchange(line_, {});  // single_ may point into it
+  if (!last.empty()) OnLine(last, on_data);
   OnLine("", on_data);
 }
 

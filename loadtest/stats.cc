@@ -15,13 +15,6 @@ double Mean(std::span<const double> sample) {
   return std::accumulate(sample.begin(), sample.end(), 0.0) / static_cast<double>(sample.size());
 }
 
-// Reorders `sample`.
-double Compute(Statistic statistic, std::vector<double>& sample) {
-  if (statistic == Statistic::kMean) return Mean(sample);
-  std::sort(sample.begin(), sample.end());
-  return Percentile(sample, statistic == Statistic::kMedian ? 50 : 99);
-}
-
 }  // namespace
 
 double Percentile(std::span<const double> sorted, double p) {
@@ -49,6 +42,12 @@ Distribution Describe(std::vector<double> sample) {
   out.p99 = Percentile(sample, 99);
   out.max = sample.back();
   return out;
+}
+
+double Compute(Statistic statistic, std::vector<double> sample) {
+  if (statistic == Statistic::kMean) return Mean(sample);
+  std::sort(sample.begin(), sample.end());
+  return Percentile(sample, statistic == Statistic::kMedian ? 50 : 99);
 }
 
 Ratio BootstrapRatio(std::span<const double> a, std::span<const double> b, Statistic statistic,

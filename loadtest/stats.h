@@ -27,6 +27,9 @@ struct Distribution {
 // All zero for an empty sample.
 Distribution Describe(std::vector<double> sample);
 
+enum class Statistic { kMean, kMedian, kP99 };
+double Compute(Statistic statistic, std::vector<double> sample);
+
 // The ratio of two paired samples' statistic, B over A, with a bootstrap confidence interval: pairs
 // are drawn with replacement `num_resamples` times and the interval is the 2.5th to the 97.5th
 // percentile of the ratios (Efron 1979). Pairs keep what both sides share: prompt, time, load.
@@ -35,7 +38,6 @@ struct Ratio {
   double low = 0;
   double high = 0;
 };
-enum class Statistic { kMean, kMedian, kP99 };
 Ratio BootstrapRatio(std::span<const double> a, std::span<const double> b, Statistic statistic,
                      uint64_t seed, int num_resamples = 2000);
 

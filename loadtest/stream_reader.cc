@@ -4,25 +4,23 @@
 #include <utility>
 
 #include "common/concat.h"
+#include "loadtest/error_text.h"
 
 namespace weightless::loadtest {
-namespace {
 
-constexpr size_t kMaxErrorBytes = 300;
+void StreamReader::OnHead(const ResponseHead& head) {
+  head_ = head;
+  record_.http_status = head.status;
+}
 
-}  // namespace
-
-void StreamReader::OnHead(int status, SteadyTime /*when*/) { record_.http_status = status; }
-
-void StreamReader::OnBody(std::string_view bytes, SteadyTime when) {
-  if (record_.http_status != 200) {
-    error_body_.append(
-        bytes.substr(0, kMaxErrorBytes - std::min(kMaxErrorBytes, error_body_.size())));
-    return;
+absl::Status StreamReader::OnBody(std::string_view bytes, SteadyTime when) {
+  if (head_.status == 200) {
+    return sse_.Feed(bytes, [this, when](std::string_view data) { OnData(data, when); });
   }
-  const absl::Status status =
-      sse_.Feed(bytes, [this, when](std::string_view data) { OnData(data, when); });
-  if (!status.ok()) Fail(std::string(status.message()));
+  constexpr size_t kMaxErrorBytes = 1000;
+  error_body_.append(
+      bytes.substr(0, kMaxErrorBytes - std::min(kMaxErrorBytes, error_body_.size())));
+  return absl::OkStatus();
 }
 
 void StreamReader::OnData(std::string_view data, SteadyTime when) {
@@ -38,7 +36,7 @@ void StreamReader::OnData(std::string_view data, SteadyTime when) {
     const absl::Status status = ParseChunk(data, chunk, reason_);
     if (!status.ok()) return Fail(Concat("a chunk is ", std::string(status.message())));
   }
-  if (chunk.is_error) return Fail(Concat("error in the stream: ", data.substr(0, kMaxErrorBytes)));
+  if (chunk.is_error) return Fail("error in the stream: " + Excerpt(data));
   OnChunk(chunk, when);
 }
 
@@ -66,16 +64,19 @@ void StreamReader::Fail(std::string message) {
 }
 
 void StreamReader::OnEnd(const ExchangeEnd& end) {
-  sse_.FeedEnd([this, &end](std::string_view data) { OnData(data, end.ended); });
+  if (end.status.ok()) {
+    sse_.FeedEnd([this, &end](std::string_view data) { OnData(data, end.ended); });
+  }
   record_.sent = end.sent;
   record_.ended = end.ended;
   record_.connect_seconds = end.connect_seconds;
   if (!end.status.ok()) {
     Fail(std::string(end.status.message()));
-  } else if (record_.http_status != 200) {
-    Fail(Concat("HTTP ", record_.http_status, ": ", error_body_));
+  } else if (head_.status != 200) {
+    Fail(RefusalText(head_, error_body_));
   } else if (!record_.has_done && record_.num_finish_reasons == 0) {
-    Fail("the stream ended without a finish reason and without [DONE]");
+    Fail(Concat("the stream ended without a finish reason and without [DONE] (Content-Type ",
+                Excerpt(head_.content_type), ")"));
   }
   const bool was_cancelled = end.status.code() == absl::StatusCode::kCancelled;
   record_.outcome = was_cancelled           ? Outcome::kCancelled

@@ -21,8 +21,8 @@ class StreamReader : public ResponseHandler {
   // Keeps the text of the answer in the record; costs a full parse of each chunk.
   void KeepText() { keeps_text_ = true; }
 
-  void OnHead(int status, SteadyTime when) override;
-  void OnBody(std::string_view bytes, SteadyTime when) override;
+  void OnHead(const ResponseHead& head) override;
+  absl::Status OnBody(std::string_view bytes, SteadyTime when) override;
   void OnEnd(const ExchangeEnd& end) override;
 
   Record& record() { return record_; }
@@ -35,6 +35,7 @@ class StreamReader : public ResponseHandler {
   Record& record_;
   uint64_t& live_tokens_;
   std::function<void(StreamReader&)> on_end_;
+  ResponseHead head_;
   SseParser sse_;
   std::string error_body_;  // the beginning of the body of a refusal
   std::string reason_;

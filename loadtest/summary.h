@@ -10,9 +10,8 @@
 //   E2E        sent -> end of the response
 //   sent       right before the first byte of the request is written, on an open connection
 //   connect    TCP and TLS, of the requests that had to open a connection; in no other number
-//   delay      intended -> sent: an open loop's wait for a slot, for a connection, for the
-//   generator TTFT*, E2E*  the same from the intended time: what a user of an overloaded server
-//   sees
+//   delay      intended -> sent: an open loop's wait for a slot, a connection, the generator
+//   TTFT*, E2E*  from the intended time: what a user of an overloaded server sees
 //
 // Output tokens are the server's usage, else its token ids, else chunks with content. Latencies are
 // those of completed requests.

@@ -41,7 +41,7 @@ absl::StatusOr<Url> ParseUrl(std::string_view text) {
     return BadUrl(text, "does not begin with http:// or https://");
   }
   const size_t slash = std::min(rest.find('/'), rest.size());
-  std::string_view authority = rest.substr(0, slash);
+  const std::string_view authority = rest.substr(0, slash);
   std::string_view path = rest.substr(slash);
   while (path.ends_with('/')) path.remove_suffix(1);
   if (path.ends_with("/v1")) path.remove_suffix(3);
@@ -50,21 +50,28 @@ absl::StatusOr<Url> ParseUrl(std::string_view text) {
   }
   url.path = path;
 
-  size_t colon = authority.rfind(':');
+  if (authority.find('@') != std::string_view::npos) {
+    return BadUrl(text, "has a user name; keys go by --api-key-file");
+  }
+  std::string_view port;  // with its colon; empty: the scheme's
   if (authority.starts_with('[')) {
     const size_t close = authority.find(']');
     if (close == std::string_view::npos) return BadUrl(text, "lacks a ]");
     url.host = authority.substr(1, close - 1);
-    authority.remove_prefix(close + 1);
-    colon = authority.find(':');
-    if (colon != 0 && !authority.empty()) return BadUrl(text, "has text after ]");
+    port = authority.substr(close + 1);
+    if (!port.empty() && !port.starts_with(':')) return BadUrl(text, "has text after ]");
   } else {
+    const size_t colon = std::min(authority.find(':'), authority.size());
     url.host = authority.substr(0, colon);
+    port = authority.substr(colon);
+    if (port.rfind(':') != 0 && !port.empty()) {
+      return BadUrl(text, "has several colons; an IPv6 address stands in brackets");
+    }
   }
   if (url.host.empty()) return BadUrl(text, "has no host");
   url.port = url.is_tls ? 443 : 80;
-  if (colon < authority.size()) {
-    const std::string_view port = authority.substr(colon + 1);
+  if (!port.empty()) {
+    port.remove_prefix(1);
     const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), url.port);
     if (error != std::errc() || end != port.data() + port.size() || url.port == 0) {
       return BadUrl(text, "has a port that is not in 1..65535");

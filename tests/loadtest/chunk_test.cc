@@ -16,7 +16,7 @@ const std::vector<std::string>& Samples() {
       R"({"id":"x","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]})",
       R"({"choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null,"token_ids":[1,2,3]}],"usage":null})",
       R"({"choices":[{"index":0,"delta":{},"finish_reason":"length"}]})",
-      R"({"choices":[{"text":" wörld \" } ] \\","index":0,"finish_reason":"stop","logprobs":{"tokens":["a"],"x":-1.5e-3}}]})",
+      R"({"choices":[{"text":" world \" } ] \\","index":0,"finish_reason":"stop","logprobs":{"tokens":["a"],"x":-1.5e-3}}]})",
       R"({"choices":[],"usage":{"prompt_tokens":12,"total_tokens":15,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":8}}})",
       R"({ "choices" : [ { "delta" : { "reasoning_content" : "hm" , "content" : null } } ] , "usage" : { "prompt_tokens" : 1 , "completion_tokens" : 2 } })",
       R"({"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"f"}}]}}]})",
@@ -69,7 +69,8 @@ TEST(ChunkTest, ScanGivesUpWhenItIsNotSure) {
   for (const char* text :
        {R"({"ch\u006fices":[{"text":"a"}]})", R"({"choices":[{"finish_reason":"st\u006fp"}]})",
         R"({"usage":{"prompt_tokens":1.0,"completion_tokens":1}})", R"({"choices":[{"text":"a"})",
-        R"({"choices":{}} )", "[]", "", "{} x", R"({"usage":{"completion_tokens":-1}})"}) {
+        R"({"choices":{}} )", "[]", "", "{} x", R"({"usage":{"completion_tokens":-1}})",
+        R"({"choices":[{"text":"wörld"}]})", "{\"choices\":[{\"text\":\"\xff\"}]}"}) {
     Chunk chunk;
     EXPECT_FALSE(ScanChunk(text, chunk)) << text;
   }

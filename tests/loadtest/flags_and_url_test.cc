@@ -29,7 +29,8 @@ TEST(FlagsTest, DefaultsDriveALocalServer) {
   EXPECT_EQ(Read({}, config), std::nullopt);
   EXPECT_EQ(config.url.ToString(), "http://127.0.0.1:8000");
   EXPECT_EQ(config.concurrency, 1);
-  EXPECT_EQ(config.num_requests(), 50u);
+  EXPECT_EQ(config.num_requests(1), 50u);
+  EXPECT_EQ(config.num_requests(32), 320u);
 }
 
 TEST(FlagsTest, ReadsWhatNeedsASecondLook) {
@@ -80,6 +81,20 @@ TEST(FlagsTest, RefusesWhatExcludesEachOther) {
   EXPECT_THAT(ErrorOf({"--ramp", "linear:1:2"}), HasSubstr("--num-prompts or --duration"));
 }
 
+TEST(FlagsTest, RefusesWhatWouldHaveNoEffect) {
+  EXPECT_THAT(ErrorOf({"--request-rate", "1", "--concurrency", "4"}),
+              HasSubstr("--concurrency has an effect only in a closed loop"));
+  EXPECT_THAT(ErrorOf({"--max-concurrency", "4"}), HasSubstr("only in an open loop"));
+  EXPECT_THAT(ErrorOf({"--burstiness", "2", "--request-rate", "1"}), HasSubstr("--arrival gamma"));
+  EXPECT_THAT(ErrorOf({"--num-prefixes", "2"}), HasSubstr("with --dataset shared-prefix"));
+  EXPECT_THAT(ErrorOf({"--tls-insecure"}), HasSubstr("with an https URL"));
+  EXPECT_THAT(ErrorOf({"--url", "https://h", "--tls-cert", "c.pem"}), HasSubstr("go together"));
+  Config config;
+  EXPECT_EQ(
+      Read({"--sweep", "rate=1,2", "--max-concurrency", "4", "--arrival", "constant"}, config),
+      std::nullopt);
+}
+
 TEST(UrlTest, ReadsHostsPortsAndPaths) {
   const auto text = [](std::string_view url) { return ParseUrl(url)->ToString(); };
   EXPECT_EQ(text("http://h"), "http://h:80");
@@ -90,9 +105,9 @@ TEST(UrlTest, ReadsHostsPortsAndPaths) {
 }
 
 TEST(UrlTest, RefusesWhatIsNoBaseUrl) {
-  for (const char* url :
-       {"", "h:80", "ftp://h", "http://", "http://h:0", "http://h:99999", "http://h:x",
-        "http://h/?a=b", "http://h/ x", "http://[::1", "http://[::1]x"}) {
+  for (const char* url : {"", "h:80", "ftp://h", "http://", "http://h:0", "http://h:99999",
+                          "http://h:x", "http://h/?a=b", "http://h/ x", "http://[::1",
+                          "http://[::1]x", "http://::1:80", "http://u:p@h", "http://[]"}) {
     EXPECT_EQ(ParseUrl(url).status().code(), absl::StatusCode::kInvalidArgument) << url;
   }
 }

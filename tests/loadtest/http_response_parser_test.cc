@@ -35,13 +35,13 @@ TEST(HttpResponseParserTest, ReadsChunksHoweverTheyAreCut) {
     EXPECT_EQ(parsed.body, "hello world");
     EXPECT_TRUE(parsed.parser.is_done());
     EXPECT_TRUE(parsed.parser.keeps_alive());
-    EXPECT_EQ(parsed.parser.content_type(), "text/event-stream");
+    EXPECT_EQ(parsed.parser.head().content_type, "text/event-stream");
   }
 }
 
 TEST(HttpResponseParserTest, ReadsAKnownLength) {
   const Parsed parsed = Parse("HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nbody", 3);
-  EXPECT_EQ(parsed.parser.status(), 404);
+  EXPECT_EQ(parsed.parser.head().status, 404);
   EXPECT_EQ(parsed.body, "body");
   EXPECT_TRUE(parsed.parser.is_done());
 }
@@ -57,8 +57,15 @@ TEST(HttpResponseParserTest, ReadsToTheCloseWithoutALength) {
 TEST(HttpResponseParserTest, SkipsInterimResponses) {
   const Parsed parsed =
       Parse("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 7);
-  EXPECT_EQ(parsed.parser.status(), 200);
+  EXPECT_EQ(parsed.parser.head().status, 200);
   EXPECT_EQ(parsed.body, "ok");
+}
+
+TEST(HttpResponseParserTest, KeepsWhereARedirectLeads) {
+  const Parsed parsed =
+      Parse("HTTP/1.1 307 Moved\r\nlocation:  https://h/v1 \r\nContent-Length: 0\r\n\r\n", 11);
+  EXPECT_EQ(parsed.parser.head().status, 307);
+  EXPECT_EQ(parsed.parser.head().location, "https://h/v1");
 }
 
 TEST(HttpResponseParserTest, ClosesAfterConnectionCloseAndExcessBytes) {
@@ -76,8 +83,8 @@ TEST(HttpResponseParserTest, TellsACutResponseFromACompleteOne) {
 
 TEST(HttpResponseParserTest, RefusesWhatIsNotHttp) {
   for (const char* text :
-       {"SSH-2.0-OpenSSH\r\n", "HTTP/1.1 abc OK\r\n", "HTTP/1.1 200 OK\r\nno colon\r\n",
-        "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n",
+       {"SSH-2.0-OpenSSH\r\n", "HTTP/1.1 abc OK\r\n", "HTTP/1.1 101 Switching Protocols\r\n",
+        "HTTP/1.1 200 OK\r\nno colon\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",

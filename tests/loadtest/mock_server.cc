@@ -77,6 +77,14 @@ std::string Plain(const std::string& status, const std::string& body) {
   return Concat("HTTP/1.1 ", status, "\r\nContent-Length: ", body.size(), "\r\n\r\n", body);
 }
 
+// What some faults answer instead of a stream.
+std::string CannedAnswer(Fault fault) {
+  if (fault == Fault::kRefusal) return Plain("503 Service Unavailable", "overloaded");
+  if (fault == Fault::kRedirect) return Plain("307 Moved\r\nLocation: https://h/v1", "");
+  if (fault == Fault::kPage) return Plain("200 OK\r\nContent-Type: text/html", "<p>Hello</p>");
+  return "";
+}
+
 std::string Metrics(const Counters& counters) {
   std::ostringstream out;
   out << "# TYPE vllm:request_success_total counter\n"
@@ -207,6 +215,8 @@ struct MockServer::Impl {
       written.push_back(SteadyClock::now());
       std::string text = Content("word ", num_ids);
       if (chunk == 1 && fault == Fault::kDuplicateChunk) text += text;
+      if (chunk == 1 && fault == Fault::kBadUtf8) text = Content("\xff", num_ids);
+      if (chunk == 1 && fault == Fault::kEndlessEvent) text = HttpChunk(std::string(20 << 20, 'a'));
       if (chunk == 1 && fault == Fault::kErrorEvent) {
         text = HttpChunk(R"({"error":{"message":"worker lost","code":"internal"}})");
       }
@@ -219,8 +229,8 @@ struct MockServer::Impl {
     const SteadyTime read = SteadyClock::now();
     const Fault fault = num_requests++ % options.fault_every == 0 ? options.fault : Fault::kNone;
     bodies.push_back(body);
-    if (fault == Fault::kRefusal) {
-      co_return co_await Write(socket, Plain("503 Service Unavailable", "overloaded"));
+    if (const std::string answer = CannedAnswer(fault); !answer.empty()) {
+      co_return co_await Write(socket, answer);
     }
     const size_t tokens = MaxTokens(body);
     const SteadyTime start =

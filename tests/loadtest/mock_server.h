@@ -22,6 +22,10 @@ enum class Fault {
   kBrokenStream,    // the connection closes in the middle
   kErrorEvent,      // an error object in the stream
   kRefusal,         // 503
+  kRedirect,        // 307
+  kPage,            // 200 with HTML instead of events
+  kEndlessEvent,    // an event of 20 MiB that does not end
+  kBadUtf8,         // a chunk whose text is not UTF-8
   kContentAfterFinish,
 };
 

@@ -35,6 +35,8 @@ TEST(SseParserTest, ReadsEventsHoweverTheyAreCut) {
 
 TEST(SseParserTest, HandsOnALastEventWithoutItsBlankLine) {
   EXPECT_THAT(Parse("data: {}\n\ndata: [DONE]", 4), ElementsAre("{}", "[DONE]"));
+  const std::string large(1 << 20, 'a');  // freed memory of this size would be noticed
+  EXPECT_THAT(Parse("data: " + large, 4096), ElementsAre(large));
 }
 
 TEST(SseParserTest, SkipsFieldsThatOnlyBeginWithData) {
