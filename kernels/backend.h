@@ -12,7 +12,8 @@
 // Attention.
 //
 // Ops CHECK-fail on shapes or types against their comment. No output overlaps an input. They run in
-// call order on one queue of the backend; Synchronize waits for it. Used by one thread at a time.
+// call order on one queue of the backend and may return before they are done; arrays they read or
+// write are in backend memory. Used by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +24,11 @@
 #include <string>
 #include <vector>
 
+#include "kernels/attention.h"
 #include "kernels/sample.h"
 #include "kernels/tensor.h"
 
 namespace weightless::kernels {
-
-inline constexpr int kBlockSize = 64;  // token positions per KV block
 
 // A weight matrix W [n, k] in whatever form its backend multiplies by: dense, and later shared base
 // plus low rank.
@@ -51,53 +51,6 @@ struct DenseRows {
   int64_t n = 0;
   int64_t k = 0;
   std::function<void(int64_t first, int64_t count, float* out)> read;
-};
-
-// K and V of one layer: blocks of kBlockSize positions. Inside a block the layout is the backend's
-// own.
-struct KvLayer {
-  void* data = nullptr;  // num_blocks * KvBlockBytes(num_kv_heads, head_dim)
-  int64_t num_blocks = 0;
-  int num_kv_heads = 0;
-  int head_dim = 0;
-};
-
-// cos and sin of position * w_i, [max_context, head_dim / 2] float32 each (gemma.md 2.5), in
-// backend memory.
-struct RopeTable {
-  TensorView cos;
-  TensorView sin;
-};
-
-// The tokens of one step as the layers of one pool see them. Sequence s owns the rows
-// [cu_seqlens_q[s], cu_seqlens_q[s+1]), which are consecutive positions; the last of them is
-// context_lens[s] - 1. All arrays in backend memory.
-struct PoolBatch {
-  int num_tokens = 0;
-  int num_seqs = 0;
-  const int32_t* positions = nullptr;     // [num_tokens]
-  const int32_t* cu_seqlens_q = nullptr;  // [num_seqs + 1]
-  const int32_t* context_lens = nullptr;  // [num_seqs]
-  // [num_tokens] block_id * kBlockSize + offset where K and V are written; -1: they are not
-  const int32_t* slot_mapping = nullptr;
-  // [num_seqs, max_blocks_per_seq] by position / kBlockSize; entries behind the window are not read
-  const int32_t* block_tables = nullptr;
-  int max_blocks_per_seq = 0;
-};
-
-struct AttentionShape {
-  int num_heads = 0;
-  int num_kv_heads = 0;  // query head h reads kv head h / (num_heads / num_kv_heads)
-  int head_dim = 0;      // multiple of 16
-  int window = 0;        // key j is visible from i when j <= i and, with window > 0, i - j < window
-  float scale = 1;       // multiplies q k^T
-};
-
-struct NormRopeInputs {
-  TensorView q_norm;  // f32 [1, head_dim], the factor itself: any "1 +" is already added
-  TensorView k_norm;  // f32 [1, head_dim]
-  RopeTable rope;
-  float eps = 1e-6f;
 };
 
 // Memory of a backend, freed with the object; 64-byte aligned.
@@ -131,14 +84,41 @@ class Backend {
 
   // Zeroed. kResourceExhausted in the shape of a null pointer: the caller says what did not fit.
   virtual std::unique_ptr<Buffer> Allocate(size_t size_bytes) = 0;
-  // Both in the order of the queue; `host` has been read, or written, when they return.
+  // In the order of the queue, without waiting for it; `host` has been read on return.
   virtual void Upload(const void* host, size_t size_bytes, void* device) = 0;
+  // Waits for the queue: `host` has been written on return.
   virtual void Download(const void* device, size_t size_bytes, void* host) = 0;
+  // Part of a step, in the order of the queue, without waiting for it: `host` has been written when
+  // CollectStep of the step returns.
+  virtual void DownloadLater(const void* device, size_t size_bytes, void* host) = 0;
   // One matrix from matrices of one k stacked by rows (q, k, v; gate, up): [sum of n, k], rounded
   // to the activation type. Null when the memory does not suffice.
   virtual std::unique_ptr<LinearWeight> PackDense(std::span<const DenseRows> stacked) = 0;
   // Bytes of one block of one layer, K and V, all kv heads.
   virtual size_t KvBlockBytes(int num_kv_heads, int head_dim) const = 0;
+  // For sequences of at most max_context tokens below vocab_size. Null when the memory does not
+  // suffice.
+  virtual std::unique_ptr<SlotStates> MakeSlotStates(int num_slots, int max_context,
+                                                     int vocab_size) = 0;
+
+  // --- steps: what is enqueued between BeginStep and EndStep ---
+
+  // How many steps the caller should keep enqueued: 1 when ops are done as they return.
+  virtual int steps_in_flight() const = 0;
+  virtual void BeginStep() = 0;
+  virtual void EndStep() = 0;
+  // Whether CollectStep would return at once.
+  virtual bool IsStepDone() = 0;
+  // Waits for the oldest step that has not been collected; the nanoseconds it took on the device.
+  virtual uint64_t CollectStep() = 0;
+  // Sequences that a step of num_seqs decodes and nothing else is padded to, with inert ones: slot
+  // -1, context length 0, no rows in cu_seqlens_q, rows of the step that are not stored. What ops
+  // leave in the rows of inert sequences is not read.
+  virtual int PadDecodes(int num_seqs) const = 0;
+  // Runs the ops of such a step. For equal num_seqs, padded, they are the same calls with the same
+  // arguments, and they read no host arrays of PoolBatch: a device may capture what they enqueue,
+  // once, and replay it without calling `ops`.
+  virtual void RunDecodes(int num_seqs, const std::function<void()>& ops) = 0;
 
   // --- ops ---
 
@@ -175,11 +155,20 @@ class Backend {
   // out[i, :] = x[rows[i], :].  f32; rows [out.rows], each in [0, x.rows).
   virtual void GatherRows(TensorView x, const int32_t* rows, TensorView out) = 0;
 
-  // See kernels/sample.h. logits f32 [num_rows, vocab], overwritten; out is there on return.
-  virtual void Sample(TensorView logits, std::span<const SampleRow> rows,
-                      std::span<SampledToken> out) = 0;
+  // ids[i] = the token drawn last in slots[i]; any token for slot -1.  ids, slots [num_slots].
+  virtual void FeedTokens(const SlotStates& states, const int32_t* slots, int num_slots,
+                          int32_t* ids) = 0;
 
-  virtual void Synchronize() = 0;
+  // Draws a token from each row as kernels/sample.h says and appends it to the row's slot; rows of
+  // slot -1 are left out.  logits f32 [num_rows, vocab], overwritten; slots [num_rows], distinct
+  // but for -1; out [num_rows].
+  virtual void Sample(TensorView logits, const int32_t* slots, SlotStates& states,
+                      SampledToken* out) = 0;
+
+  // Reports on tokens[i] in row i with the slot's num_prompt_logprobs. Shapes as in Sample; slots
+  // may repeat.
+  virtual void Score(TensorView logits, const int32_t* slots, const int32_t* tokens,
+                     const SlotStates& states, SampledToken* out) = 0;
 };
 
 // One fixed order of float operations each: the same family gives the same bits on every processor

@@ -20,12 +20,15 @@
 // logits hold a NaN or +infinity CHECK-fails.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
 namespace weightless::kernels {
+
+inline constexpr int kMaxLogprobs = 20;
 
 struct SamplingParams {
   float temperature = 0;
@@ -39,23 +42,37 @@ struct SamplingParams {
   int64_t seed = 0;
   std::vector<int32_t> stop_token_ids = {};
   int min_tokens = 0;
+  // -1: none; 0: of the token itself; n: and of the n most likely, at most kMaxLogprobs
+  int num_logprobs = -1;         // of drawn tokens
+  int num_prompt_logprobs = -1;  // of prompt tokens
 };
 
-// One row of logits to sample from, or only to report on.
-struct SampleRow {
-  const SamplingParams* params = nullptr;
-  std::span<const int32_t> tokens = {};  // prompt, then output so far
-  int num_prompt_tokens = 0;
-  bool draw = true;           // false: logprobs of target_token only
-  int32_t target_token = -1;  // with draw = false
-  int num_logprobs = -1;      // -1: none; 0: the token itself; n: and the n most likely
-};
-
+// What a row of logits gave. Plain data: a device writes it as it is.
 struct SampledToken {
   int32_t token = -1;
-  float logprob = 0;                                // with num_logprobs >= 0
-  int rank = 0;                                     // 1 = most likely
-  std::vector<std::pair<int32_t, float>> top = {};  // by falling probability, ties by smaller id
+  int32_t is_stop = 0;   // drawn, and one of the slot's stop_token_ids
+  int32_t num_top = -1;  // -1: no logprobs were wanted
+  int32_t rank = 0;      // 1 = most likely
+  float logprob = 0;
+  // [num_top] by falling probability, ties by smaller id
+  int32_t top_tokens[kMaxLogprobs] = {};
+  float top_logprobs[kMaxLogprobs] = {};
+};
+
+// What sampling knows of the sequence in each slot of an engine, kept where the backend draws:
+// parameters, tokens so far, the token drawn last. Changed by Admit and Backend::Sample, in the
+// order of the backend's queue.
+class SlotStates {
+ public:
+  virtual ~SlotStates() = default;
+  // A new sequence with its known tokens, prompt and then output. They have been read on return.
+  virtual void Admit(int slot, const SamplingParams& params, std::span<const int32_t> tokens,
+                     int num_prompt_tokens) = 0;
+  // Backend memory.
+  size_t size_bytes() const { return size_bytes_; }
+
+ protected:
+  size_t size_bytes_ = 0;
 };
 
 }  // namespace weightless::kernels

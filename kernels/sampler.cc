@@ -26,10 +26,15 @@ SampledToken Sampler::Sample(std::span<float> logits, const SampleRow& row) {
   const float max = MaxLogit(logits);
   SampledToken result;
   result.token = row.target_token;
+  CHECK(row.num_logprobs <= kMaxLogprobs);
+  if (row.num_logprobs >= 0) result.num_top = 0;
   if (row.num_logprobs > 0) {
     SelectTop(logits, static_cast<size_t>(row.num_logprobs), selection_);
     std::sort(selection_.begin(), selection_.end(), Before);
-    for (const Candidate& c : selection_) result.top.emplace_back(c.id, c.logit);
+    for (const Candidate& c : selection_) {
+      result.top_tokens[result.num_top] = c.id;
+      result.top_logprobs[result.num_top++] = c.logit;
+    }
   }
   if (row.draw) {
     const SamplingParams& params = *row.params;
@@ -38,6 +43,8 @@ SampledToken Sampler::Sample(std::span<float> logits, const SampleRow& row) {
     const auto position = static_cast<int64_t>(row.tokens.size());
     result.token = params.temperature > 0 ? Draw(logits, params, UniformAt(params.seed, position))
                                           : ArgMax(logits);
+    const std::vector<int32_t>& stops = params.stop_token_ids;
+    result.is_stop = std::find(stops.begin(), stops.end(), result.token) != stops.end() ? 1 : 0;
     for (; !changed_.empty(); changed_.pop_back()) {
       logits[static_cast<size_t>(changed_.back().first)] = changed_.back().second;
     }
@@ -52,7 +59,9 @@ SampledToken Sampler::Sample(std::span<float> logits, const SampleRow& row) {
     };
     result.logprob = logprob(logits[id]);
     result.rank = 1 + CountBefore(logits, {.logit = logits[id], .id = result.token});
-    for (auto& [token, value] : result.top) value = logprob(value);
+    for (int i = 0; i < result.num_top; ++i) {
+      result.top_logprobs[i] = logprob(result.top_logprobs[i]);
+    }
   }
   return result;
 }

@@ -11,6 +11,16 @@
 
 namespace weightless::kernels {
 
+// One row of logits to sample from, or only to report on.
+struct SampleRow {
+  const SamplingParams* params = nullptr;  // needed with draw
+  std::span<const int32_t> tokens = {};    // prompt, then output so far
+  int num_prompt_tokens = 0;
+  bool draw = true;           // false: logprobs of target_token only
+  int32_t target_token = -1;  // with draw = false
+  int num_logprobs = -1;      // as in SamplingParams
+};
+
 // Holds scratch memory only; one per thread. Results do not depend on earlier calls.
 class Sampler {
  public:

@@ -1,11 +1,11 @@
 #include "worker/engine.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <future>
 #include <utility>
 
+#include "common/check.h"
 #include "common/concat.h"
 #include "common/status.h"
 #include "worker/activations.h"
@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kMaxSlots = 4096;
 constexpr int kMaxStepTokens = 65536;
+constexpr int kMaxStepsInFlight = 16;
 // slot_mapping, block_id * block_size + offset, is an int32.
 constexpr int64_t kMaxBlocks = int64_t{1} << 24;
 
@@ -34,6 +35,7 @@ absl::Status CheckOptions(const EngineOptions& options, const model::ModelConfig
       CheckOption("max_step_tokens", options.max_step_tokens, options.num_slots, kMaxStepTokens));
   RETURN_IF_ERROR(CheckOption("num_full_blocks", options.num_full_blocks, 0, kMaxBlocks));
   RETURN_IF_ERROR(CheckOption("num_sliding_blocks", options.num_sliding_blocks, 0, kMaxBlocks));
+  RETURN_IF_ERROR(CheckOption("steps_in_flight", options.steps_in_flight, 0, kMaxStepsInFlight));
   if (!(options.memory_utilization >= 0 && options.memory_utilization <= 1)) {
     return absl::InvalidArgumentError(
         Concat("memory_utilization ", options.memory_utilization, " is outside 0 .. 1"));
@@ -94,8 +96,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const model::Checkpoint& 
   ASSIGN_OR_RETURN(Activations activations,
                    Activations::Create(weights, limits.max_step_tokens, *backend));
   ASSIGN_OR_RETURN(StepBatch batch, StepBatch::Create(limits, *backend));
-  const size_t used_bytes = weights.bytes().total() + activations.layer_bytes() +
-                            activations.logit_bytes() + batch.size_bytes();
+  ASSIGN_OR_RETURN(Sampler::Memory sampler_memory, Sampler::Memory::Create(limits, *backend));
+  const size_t step_bytes =
+      activations.layer_bytes() + batch.size_bytes() + sampler_memory.size_bytes();
+  const size_t used_bytes = weights.bytes().total() + activations.logit_bytes() + step_bytes;
   ASSIGN_OR_RETURN(const KvBlocks blocks,
                    ChooseKvBlocks(config, *backend, options, limits, used_bytes));
   limits.num_full_blocks = blocks.full;
@@ -109,22 +113,26 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const model::Checkpoint& 
   AddMemoryLedger({.weights = weights.bytes(),
                    .kv_full = kv_bytes.full,
                    .kv_sliding = kv_bytes.sliding,
-                   .activations = activations.layer_bytes() + batch.size_bytes(),
+                   .activations = step_bytes,
                    .logits = activations.logit_bytes()},
                   description);
   Model model(std::move(weights), std::move(kv_cache), std::move(activations), *backend);
   return std::unique_ptr<Engine>(new Engine(std::move(backend), std::move(model), std::move(batch),
-                                            limits, std::move(description)));
+                                            std::move(sampler_memory), limits, options,
+                                            std::move(description)));
 }
 
 Engine::Engine(std::unique_ptr<kernels::Backend> backend, Model model, StepBatch batch,
-               const PlanLimits& limits, proto::Description description)
+               Sampler::Memory sampler_memory, const PlanLimits& limits,
+               const EngineOptions& options, proto::Description description)
     : backend_(std::move(backend)),
       description_(std::move(description)),
+      steps_in_flight_(options.steps_in_flight > 0 ? options.steps_in_flight
+                                                   : backend_->steps_in_flight()),
       slots_(limits),
       batch_(std::move(batch)),
       model_(std::move(model)),
-      sampler_(model_, slots_, *backend_) {}
+      sampler_(std::move(sampler_memory), model_, slots_, *backend_) {}
 
 proto::Description Engine::DescribeNow() const {
   proto::Description now = description_;
@@ -132,24 +140,79 @@ proto::Description Engine::DescribeNow() const {
   return now;
 }
 
-absl::StatusOr<proto::StepResult> Engine::Step(const proto::StepPlan& plan) {
+absl::Status Engine::Launch(const proto::StepPlan& plan) {
+  CHECK(can_launch() && (in_flight_.empty() || !sampler_.has_observer()));
   ASSIGN_OR_RETURN(const std::span<const Run> runs, slots_.Apply(plan));
-  proto::StepResult result;
-  result.set_step(plan.step());
-  num_step_sequences_ = static_cast<int>(runs.size());
-  if (runs.empty()) return result;
+  sampler_.AdmitSequences();
+  batch_.UpdateTables(slots_);
+  LaunchedStep step{.step = plan.step(),
+                    .num_sequences = static_cast<int>(runs.size()),
+                    .continues = slots_.step_continues()};
+  if (!runs.empty()) {
+    backend_->BeginStep();
+    const absl::Status status =
+        Compute(batch_.Build(runs, slots_, sampler_.SelectRows(runs, step)), step);
+    backend_->EndStep();
+    if (!status.ok()) {  // the observer's
+      backend_->CollectStep();
+      return status;
+    }
+    for (const Run& run : runs) {
+      step.num_tokens += run.num_tokens;
+      slots_.Commit(run);
+    }
+  }
+  in_flight_.push_back(std::move(step));
+  return absl::OkStatus();
+}
 
-  const auto begin = std::chrono::steady_clock::now();
-  const StepInputs inputs = batch_.Build(runs, slots_, sampler_.SelectRows(runs));
-  model_.Forward(inputs);
-  for (const Run& run : runs) slots_.Commit(run);
-  RETURN_IF_ERROR(sampler_.Sample(inputs.head_rows, result));
-  backend_->Synchronize();
-  const auto took = std::chrono::steady_clock::now() - begin;
-  result.set_compute_ns(
-      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(took).count()));
-  result.set_num_tokens(static_cast<uint32_t>(inputs.num_tokens));
-  return result;
+absl::Status Engine::Compute(const StepInputs& inputs, LaunchedStep& step) {
+  absl::Status status;
+  const auto ops = [&] {
+    sampler_.FeedTokens(inputs);
+    model_.Forward(inputs);
+    status = sampler_.Sample(inputs, step);
+  };
+  if (inputs.only_decodes && !sampler_.has_observer()) {
+    backend_->RunDecodes(inputs.num_decodes, ops);
+  } else {
+    ops();
+  }
+  sampler_.DownloadSampled(step);
+  return status;
+}
+
+CollectedStep Engine::Collect() {
+  CHECK(!in_flight_.empty());
+  LaunchedStep& step = in_flight_.front();
+  const uint64_t compute_ns = step.num_sequences > 0 ? backend_->CollectStep() : 0;
+  CollectedStep collected{.result = sampler_.Report(step, std::span(in_flight_).subspan(1)),
+                          .num_sequences = step.num_sequences,
+                          .continues = step.continues};
+  collected.result.set_step(step.step);
+  collected.result.set_compute_ns(compute_ns);
+  collected.result.set_num_tokens(static_cast<uint32_t>(step.num_tokens));
+  in_flight_.erase(in_flight_.begin());
+  return collected;
+}
+
+absl::StatusOr<proto::StepResult> Engine::Step(const proto::StepPlan& plan) {
+  CHECK(in_flight_.empty());
+  RETURN_IF_ERROR(Launch(plan));
+  return Collect().result;
+}
+
+bool Engine::is_step_done() {
+  CHECK(!in_flight_.empty());
+  return in_flight_.front().num_sequences == 0 || backend_->IsStepDone();
+}
+
+void Engine::Reset() {
+  for (const LaunchedStep& step : in_flight_) {
+    if (step.num_sequences > 0) backend_->CollectStep();
+  }
+  in_flight_.clear();
+  slots_.Reset();
 }
 
 absl::Status Engine::WarmUp() {

@@ -1,12 +1,18 @@
 // Executes step plans on one device: sequence slots, block tables, one forward pass and one
 // sampling per step. Takes no scheduling decision. (proto/worker.proto is the contract; this is its
 // body.)
+//
+// A step is launched, then collected. Launch t+1 needs nothing that only Collect t knows: tokens go
+// from step to step in the backend, and what a plan may say depends on how many there are. Only
+// that a stop token ended a sequence shows at Collect; what later steps drew for it is then
+// dropped.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,6 +27,13 @@
 
 namespace weightless::worker {
 
+// What a step gave, and what it was.
+struct CollectedStep {
+  proto::StepResult result;
+  int num_sequences = 0;
+  bool continues = false;  // it ran a sequence that the step before it ran, too
+};
+
 struct EngineOptions {
   int max_length = 0;         // tokens per sequence; 0: what the model allows
   int num_slots = 64;         // sequences at once
@@ -31,6 +44,7 @@ struct EngineOptions {
   int64_t num_full_blocks = 0;     // > 0: exactly so many
   int64_t num_sliding_blocks = 0;  // > 0: exactly so many
   std::string model_name = {};     // empty: the checkpoint's
+  int steps_in_flight = 0;         // launched and not collected; 0: what the backend asks for
 };
 
 // Owned by one thread, except description().
@@ -49,17 +63,26 @@ class Engine {
   // The same with the memory as it is now. Any thread may call it.
   proto::Description DescribeNow() const;
 
-  // Applies the plan and runs the step. kInvalidArgument names the field, value and limit of a plan
-  // that breaks the contract; the engine must then be Reset. A NaN in the logits CHECK-fails.
+  // Applies the plan and enqueues its step; with a logits observer, waits for it. Needs can_launch.
+  // kInvalidArgument names the field, value and limit of a plan that breaks the contract; what was
+  // launched before can still be collected, then the engine must be Reset.
+  absl::Status Launch(const proto::StepPlan& plan);
+  // Waits for the oldest step in flight, of which there must be one. A NaN in the logits
+  // CHECK-fails.
+  CollectedStep Collect();
+  // Launch and Collect, with nothing in flight.
   absl::StatusOr<proto::StepResult> Step(const proto::StepPlan& plan);
 
-  // Frees every slot; the next plan is step 1 again.
-  void Reset() { slots_.Reset(); }
+  int num_in_flight() const { return static_cast<int>(in_flight_.size()); }
+  bool can_launch() const { return num_in_flight() < steps_in_flight_; }
+  // Whether Collect would return at once.
+  bool is_step_done();
 
-  // Of the last step.
-  int num_step_sequences() const { return num_step_sequences_; }
+  // Waits for the steps in flight, forgets their results and frees every slot; the next plan is
+  // step 1 again.
+  void Reset();
+
   int num_slots_used() const { return slots_.num_used(); }
-  bool step_continues() const { return slots_.step_continues(); }
   // Now. Any thread may ask.
   size_t workspace_bytes() const { return backend_->workspace_bytes(); }
   size_t allocated_bytes() const { return backend_->memory_allocated_bytes(); }
@@ -73,17 +96,20 @@ class Engine {
 
  private:
   Engine(std::unique_ptr<kernels::Backend> backend, Model model, StepBatch batch,
-         const PlanLimits& limits, proto::Description description);
+         Sampler::Memory sampler_memory, const PlanLimits& limits, const EngineOptions& options,
+         proto::Description description);
 
+  absl::Status Compute(const StepInputs& inputs, LaunchedStep& step);
   absl::Status RunWarmUpSteps();
 
   const std::unique_ptr<kernels::Backend> backend_;
   const proto::Description description_;
+  const int steps_in_flight_;
   Slots slots_;
   StepBatch batch_;
   Model model_;
   Sampler sampler_;
-  int num_step_sequences_ = 0;
+  std::vector<LaunchedStep> in_flight_;  // oldest first
 };
 
 }  // namespace weightless::worker

@@ -10,6 +10,12 @@
 #include "common/concat.h"
 
 namespace weightless::worker {
+namespace {
+
+// Between looks at a step that computes, with no plan to launch.
+constexpr absl::Duration kPollInterval = absl::Microseconds(20);
+
+}  // namespace
 
 class EngineThread::Stream {
  public:
@@ -76,63 +82,91 @@ void EngineThread::Abort(const std::shared_ptr<Stream>& stream) {
 }
 
 void EngineThread::Loop() {
-  std::shared_ptr<Stream> current;
-  while (std::optional<Work> work = queue_.Pop(absl::InfiniteFuture())) {
-    if (stopping_) return;
-    if (work->stream != current) {
-      Reset();
-      current = work->stream;
+  while (!stopping_) {
+    if (engine_.can_launch()) {
+      if (const std::optional<Work> work = queue_.Pop(PlanDeadline())) {
+        if (!stopping_) Do(*work);
+        continue;
+      }
+      if (engine_.num_in_flight() == 0) return;  // the queue is closed
+      if (!engine_.is_step_done()) continue;
     }
-    if (!work->is_end) {
-      if (!current->aborted) Run(current, work->plan);
-      continue;
-    }
-    Reset();
-    if (!current->aborted.exchange(true)) {
-      Release(current);
-      current->events.on_end(absl::OkStatus());
-    }
-    current.reset();
+    Collect();
   }
 }
 
-void EngineThread::Run(const std::shared_ptr<Stream>& stream, const proto::StepPlan& plan) {
-  const absl::Duration waited = absl::Now() - idle_since_;
-  absl::StatusOr<proto::StepResult> result = engine_.Step(plan);
-  stream->num_in_flight.fetch_sub(1);
-  if (result.ok()) {
-    Count(*result, waited);
-    stream->events.on_result(std::move(*result));
-    idle_since_ = absl::Now();
+// Until when to wait for a plan: as long as there is no result to send.
+absl::Time EngineThread::PlanDeadline() {
+  if (engine_.num_in_flight() == 0) return absl::InfiniteFuture();
+  return engine_.is_step_done() ? absl::InfinitePast() : absl::Now() + kPollInterval;
+}
+
+void EngineThread::Do(const Work& work) {
+  if (work.stream != current_) {
+    Reset();
+    current_ = work.stream;
+  }
+  if (!work.is_end) {
+    if (!current_->aborted) Launch(work.plan);
     return;
   }
-  metrics_.rejected_plans.Add();
+  if (!current_->aborted) {
+    while (engine_.num_in_flight() > 0) Collect();
+  }
   Reset();
-  if (stream->aborted.exchange(true)) return;
-  Release(stream);
-  stream->events.on_end(result.status());
+  if (!current_->aborted.exchange(true)) {
+    Release(current_);
+    current_->events.on_end(absl::OkStatus());
+  }
+  current_.reset();
 }
 
-void EngineThread::Count(const proto::StepResult& result, absl::Duration waited) {
+void EngineThread::Launch(const proto::StepPlan& plan) {
+  const absl::Duration waited =
+      engine_.num_in_flight() == 0 ? absl::Now() - idle_since_ : absl::ZeroDuration();
+  const absl::Status status = engine_.Launch(plan);
+  if (status.ok()) {
+    waited_.push_back(waited);
+    return;
+  }
+  while (engine_.num_in_flight() > 0) Collect();
+  current_->num_in_flight.fetch_sub(1);
+  metrics_.rejected_plans.Add();
+  Reset();
+  if (current_->aborted.exchange(true)) return;
+  Release(current_);
+  current_->events.on_end(status);
+}
+
+void EngineThread::Collect() {
+  CollectedStep step = engine_.Collect();
+  current_->num_in_flight.fetch_sub(1);
+  Count(step, waited_.front());
+  waited_.pop_front();
+  current_->events.on_result(std::move(step.result));
+  idle_since_ = absl::Now();
+}
+
+void EngineThread::Count(const CollectedStep& step, absl::Duration waited) {
+  const proto::StepResult& result = step.result;
   metrics_.slots_used.Set(engine_.num_slots_used());
   if (result.num_tokens() == 0) return;
   metrics_.workspace_bytes.Set(static_cast<double>(engine_.workspace_bytes()));
   metrics_.allocated_bytes.Set(static_cast<double>(engine_.allocated_bytes()));
   metrics_.step_seconds.Observe(static_cast<double>(result.compute_ns()) * 1e-9);
-  metrics_.step_sequences.Observe(engine_.num_step_sequences());
+  metrics_.step_sequences.Observe(step.num_sequences);
   metrics_.step_tokens.Observe(result.num_tokens());
   metrics_.computed_tokens.Add(result.num_tokens());
   const auto num_sampled = std::count_if(result.slots().begin(), result.slots().end(),
                                          [](const auto& slot) { return slot.has_token(); });
   metrics_.sampled_tokens.Add(static_cast<double>(num_sampled));
   // Before a step that brings only new sequences there was nothing to do.
-  if (engine_.step_continues()) {
-    metrics_.wait_seconds.Add(std::max(0.0, absl::ToDoubleSeconds(waited)));
-  }
+  if (step.continues) metrics_.wait_seconds.Add(std::max(0.0, absl::ToDoubleSeconds(waited)));
 }
 
 void EngineThread::Reset() {
   engine_.Reset();
+  waited_.clear();
   metrics_.slots_used.Set(0);
 }
 

@@ -1,8 +1,10 @@
 // The one thread that runs the engine, and the lease on it: at most one stream of plans owns the
-// worker at a time.
+// worker at a time. It keeps as many steps launched as the engine allows: a plan that is there is
+// launched before the result of an earlier one is waited for.
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -63,14 +65,21 @@ class EngineThread {
   };
 
   void Loop();
-  void Run(const std::shared_ptr<Stream>& stream, const proto::StepPlan& plan);
-  void Count(const proto::StepResult& result, absl::Duration waited);
+  absl::Time PlanDeadline();
+  void Do(const Work& work);
+  void Launch(const proto::StepPlan& plan);
+  void Collect();
+  void Count(const CollectedStep& step, absl::Duration waited);
   void Reset();
   void Release(const std::shared_ptr<Stream>& stream);
 
   Engine& engine_;
   WorkerMetrics& metrics_;
-  absl::Time idle_since_;  // of the engine thread: the end of the last step
+  // Of the engine thread.
+  std::shared_ptr<Stream> current_;    // whose steps the engine has in flight
+  std::deque<absl::Duration> waited_;  // for the plan of each of them, with nothing to do
+  absl::Time idle_since_;              // the end of the last step
+
   BoundedQueue<Work> queue_;
   std::atomic<bool> stopping_ = false;
   absl::Mutex mutex_;

@@ -35,6 +35,8 @@ void AddFlags(WorkerConfig& config, CLI::App& app) {
   app.add_option("--num-slots", engine.num_slots, "Sequences at once")->capture_default_str();
   app.add_option("--max-step-tokens", engine.max_step_tokens, "Tokens computed in one step")
       ->capture_default_str();
+  app.add_option("--steps-in-flight", engine.steps_in_flight,
+                 "Steps launched before the first is waited for; 0: what the device needs");
   app.add_option("--device-memory-utilization", engine.memory_utilization,
                  "Share of the memory left by the weights that the KV cache may take; 0: 0.3 on a "
                  "CPU, 0.9 on a GPU");

@@ -13,13 +13,20 @@
 namespace weightless::worker {
 
 // One step's arrays, in backend memory. The tokens of a sequence are consecutive rows; prefill
-// chunks and single decode tokens differ only in how many.
+// chunks and single decode tokens differ only in how many. Decodes come first.
 struct StepInputs {
-  int num_tokens = 0;
-  const int32_t* token_ids = nullptr;  // [num_tokens]
-  kernels::PoolBatch full;     // the same tokens as the full-attention layers' pool sees them
-  kernels::PoolBatch sliding;  // and the sliding layers'
-  const int32_t* head_rows = nullptr;  // rows whose logits are wanted
+  int num_tokens = 0;            // rows, of which those of inert sequences are the last
+  int num_decodes = 0;           // leading rows; their ids are put in by Backend::FeedTokens
+  bool only_decodes = false;     // Backend::RunDecodes
+  int32_t* token_ids = nullptr;  // [num_tokens]
+  kernels::PoolBatch full;       // the same tokens as the full-attention layers' pool sees them
+  kernels::PoolBatch sliding;    // and the sliding layers'
+  // Rows whose logits are wanted: those to draw from, then those to report on a known token.
+  int num_draws = 0;
+  int num_reports = 0;
+  const int32_t* head_rows = nullptr;   // [num_draws + num_reports], rows of the step
+  const int32_t* head_slots = nullptr;  // likewise, whose they are
+  const int32_t* targets = nullptr;     // [num_reports] the known tokens
 };
 
 // Owned by the engine thread. The backend outlives it.

@@ -43,7 +43,7 @@ absl::Status CheckRanges(const proto::Sampling& s) {
   RETURN_IF_ERROR(CheckRange("frequency_penalty", s.frequency_penalty(), -2, 2));
   RETURN_IF_ERROR(CheckAtMost("logit_bias entries", s.logit_bias_size(), kMaxLogitBias));
   RETURN_IF_ERROR(CheckAtMost("stop_token_ids entries", s.stop_token_ids_size(), kMaxStopTokenIds));
-  RETURN_IF_ERROR(CheckAtMost("logprobs", s.logprobs(), kMaxLogprobs));
+  RETURN_IF_ERROR(CheckAtMost("logprobs", s.logprobs(), kernels::kMaxLogprobs));
   return absl::OkStatus();
 }
 
@@ -62,6 +62,7 @@ absl::StatusOr<kernels::SamplingParams> ParseSampling(const proto::Sampling& sam
   params.presence_penalty = sampling.presence_penalty();
   params.frequency_penalty = sampling.frequency_penalty();
   params.seed = sampling.seed();
+  if (sampling.has_logprobs()) params.num_logprobs = static_cast<int>(sampling.logprobs());
   params.min_tokens = static_cast<int>(std::min<uint32_t>(sampling.min_tokens(), kMaxInt));
   for (const proto::LogitBias& entry : sampling.logit_bias()) {
     RETURN_IF_ERROR(CheckToken("logit_bias.token", entry.token(), vocab_size));

@@ -7,7 +7,6 @@
 
 namespace weightless::worker {
 
-inline constexpr int kMaxLogprobs = 20;
 inline constexpr int kMaxLogitBias = 1024;
 inline constexpr int kMaxStopTokenIds = 1024;
 

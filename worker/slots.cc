@@ -13,6 +13,7 @@
 namespace weightless::worker {
 
 using kernels::kBlockSize;
+using kernels::kMaxLogprobs;
 
 namespace {
 
@@ -40,6 +41,8 @@ absl::StatusOr<std::span<const Run>> Slots::Apply(const proto::StepPlan& plan) {
   if (plan.step() != step_ + 1) return Invalid("step ", plan.step(), " is not ", step_ + 1);
   step_ = plan.step();
   runs_.clear();
+  admitted_.clear();
+  table_changes_.clear();
   num_step_tokens_ = 0;
   step_continues_ = false;
   for (const uint32_t slot : plan.release()) RETURN_IF_ERROR(Release(slot));
@@ -52,16 +55,17 @@ absl::StatusOr<std::span<const Run>> Slots::Apply(const proto::StepPlan& plan) {
 }
 
 void Slots::Commit(const Run& run) {
-  sequences_[static_cast<size_t>(run.slot)].num_computed = run.end();
+  Sequence& sequence = sequences_[static_cast<size_t>(run.slot)];
+  CHECK(sequence.in_use && !sequence.ended && run.end() <= sequence.num_tokens);
+  sequence.num_computed = run.end();
+  if (run.end() < sequence.num_tokens) return;
+  ++sequence.num_tokens;
+  sequence.ended = sequence.num_tokens >= limits_.max_context;
 }
 
-void Slots::Append(int slot, int32_t token) {
+void Slots::End(int slot, uint64_t sequence_id) {
   Sequence& sequence = sequences_[static_cast<size_t>(slot)];
-  CHECK(sequence.in_use && !sequence.ended);
-  sequence.tokens.push_back(token);
-  const std::vector<int32_t>& stops = sequence.sampling.stop_token_ids;
-  sequence.ended = std::find(stops.begin(), stops.end(), token) != stops.end() ||
-                   sequence.tokens.size() >= static_cast<size_t>(limits_.max_context);
+  if (sequence.id == sequence_id) sequence.ended = true;
 }
 
 void Slots::Reset() {
@@ -70,6 +74,8 @@ void Slots::Reset() {
   std::fill(last_run_.begin(), last_run_.end(), uint64_t{0});
   decode_set_.clear();
   runs_.clear();
+  admitted_.clear();
+  table_changes_.clear();
   step_ = 0;
 }
 
@@ -121,17 +127,18 @@ absl::Status Slots::Admit(const proto::Admit& admit) {
   ++num_used_;
   last_run_[static_cast<size_t>(slot)] = 0;
   sequence.ended = false;
-  sequence.tokens.assign(admit.tokens().begin(), admit.tokens().end());
+  sequence.id = ++last_id_;
+  sequence.known_tokens.assign(admit.tokens().begin(), admit.tokens().end());
   sequence.num_prompt_tokens = static_cast<int>(admit.num_prompt_tokens());
-  sequence.num_known_tokens = num_tokens;
+  sequence.num_tokens = num_tokens;
   sequence.num_computed = static_cast<int>(admit.num_cached_tokens());
-  sequence.num_logprobs =
-      admit.sampling().has_logprobs() ? static_cast<int>(admit.sampling().logprobs()) : -1;
-  sequence.num_prompt_logprobs =
-      admit.has_prompt_logprobs() ? static_cast<int>(admit.prompt_logprobs()) : -1;
+  if (admit.has_prompt_logprobs()) {
+    sequence.sampling.num_prompt_logprobs = static_cast<int>(admit.prompt_logprobs());
+  }
   const auto num_entries = static_cast<size_t>(limits_.max_blocks_per_seq());
   sequence.full_blocks.assign(num_entries, kNotSet);
   sequence.sliding_blocks.assign(num_entries, kNotSet);
+  admitted_.push_back(slot);
   return absl::OkStatus();
 }
 
@@ -159,6 +166,10 @@ absl::Status Slots::Grow(const proto::Grow& grow) {
     }
     table[entry++] = static_cast<int32_t>(block);
   }
+  table_changes_.push_back({.slot = slot,
+                            .sliding = sliding,
+                            .first = static_cast<int>(grow.first()),
+                            .count = grow.blocks_size()});
   return absl::OkStatus();
 }
 
@@ -179,9 +190,10 @@ absl::Status Slots::AddDecodes() {
   for (const int slot : decode_set_) {
     const Sequence& sequence = sequences_[static_cast<size_t>(slot)];
     if (!sequence.in_use || sequence.ended) continue;
-    if (sequence.num_computed < sequence.num_known_tokens) {
-      return Invalid("decode.slots ", slot, ": ", sequence.num_computed, " of ",
-                     sequence.num_known_tokens, " known tokens are computed");
+    const auto num_known = static_cast<int>(sequence.known_tokens.size());
+    if (sequence.num_computed < num_known) {
+      return Invalid("decode.slots ", slot, ": ", sequence.num_computed, " of ", num_known,
+                     " known tokens are computed");
     }
     RETURN_IF_ERROR(AddRun({.slot = slot, .first = sequence.num_computed, .num_tokens = 1}));
   }
@@ -192,7 +204,8 @@ absl::Status Slots::AddPrefill(const proto::PrefillChunk& chunk) {
   ASSIGN_OR_RETURN(const int slot, CheckSlot("prefill.slot", chunk.slot()));
   const Sequence& sequence = sequences_[static_cast<size_t>(slot)];
   if (!sequence.in_use) return Invalid("prefill.slot ", slot, ": the slot is free");
-  const int left = sequence.num_known_tokens - sequence.num_computed;
+  const int left =
+      std::max(0, static_cast<int>(sequence.known_tokens.size()) - sequence.num_computed);
   if (chunk.num_tokens() < 1 || int64_t{chunk.num_tokens()} > left) {
     return Invalid("prefill.num_tokens ", chunk.num_tokens(), " of slot ", slot,
                    " is outside 1 .. ", left, " known tokens left");

@@ -25,16 +25,17 @@ struct PlanLimits {
   int max_blocks_per_seq() const;
 };
 
+// Drawn tokens are not here: they stay where the backend draws (kernels::SlotStates), and plans
+// depend only on how many there are.
 struct Sequence {
   bool in_use = false;
   bool ended = false;  // by a stop token or a full context; plans that still name it skip it
-  std::vector<int32_t> tokens;  // prompt, then output
-  int num_prompt_tokens = 0;
-  int num_known_tokens = 0;  // tokens at admission: what prefill has to compute
-  int num_computed = 0;      // leading tokens whose K and V are in the blocks
+  uint64_t id = 0;     // no two admissions have the same
+  std::vector<int32_t> known_tokens;  // at admission: what prefill has to compute
+  int num_prompt_tokens = 0;          // the first of them
+  int num_tokens = 0;    // known and drawn ones, the latter counted when their step is launched
+  int num_computed = 0;  // leading tokens whose K and V are in the blocks, likewise
   kernels::SamplingParams sampling;
-  int num_logprobs = -1;         // alternatives per output token, -1: none wanted
-  int num_prompt_logprobs = -1;  // likewise, per prompt token
   // [max_blocks_per_seq] by position / block_size, -1 = not set. Sliding entries behind the window
   // may be stale.
   std::vector<int32_t> full_blocks;
@@ -50,6 +51,14 @@ struct Run {
   int end() const { return first + num_tokens; }
 };
 
+// Entries of a slot's block table that a plan has set.
+struct TableChange {
+  int slot = 0;
+  bool sliding = false;
+  int first = 0;
+  int count = 0;
+};
+
 // Owned by the engine thread.
 class Slots {
  public:
@@ -60,12 +69,17 @@ class Slots {
   // unusable state until Reset.
   absl::StatusOr<std::span<const Run>> Apply(const proto::StepPlan& plan);
 
-  // The run's K and V are stored.
+  // What the last plan changed, in the order it is to be applied.
+  std::span<const int> admitted() const { return admitted_; }
+  std::span<const TableChange> table_changes() const { return table_changes_; }
+
+  // The run is launched: its K and V count as stored and, when it computes the sequence's last
+  // token, the one that follows as drawn. That ends a sequence whose context is then full.
   void Commit(const Run& run);
 
-  // The token that follows all known tokens of the slot; ends the sequence if it is one of its stop
-  // tokens or fills the context.
-  void Append(int slot, int32_t token);
+  // A token drawn for the sequence is one of its stop tokens. Nothing happens when the slot has
+  // been given to another.
+  void End(int slot, uint64_t sequence_id);
 
   const Sequence& sequence(int slot) const { return sequences_[static_cast<size_t>(slot)]; }
   const PlanLimits& limits() const { return limits_; }
@@ -90,12 +104,15 @@ class Slots {
   absl::Status CheckTables(const Run& run) const;
 
   const PlanLimits limits_;
-  std::vector<Sequence> sequences_;  // by slot
-  std::vector<int> decode_set_;      // slots, as the plans last said
-  std::vector<Run> runs_;            // of the current step
-  std::vector<uint64_t> last_run_;   // by slot: the step that last computed something of it
+  std::vector<Sequence> sequences_;         // by slot
+  std::vector<int> decode_set_;             // slots, as the plans last said
+  std::vector<Run> runs_;                   // of the current step
+  std::vector<int> admitted_;               // likewise
+  std::vector<TableChange> table_changes_;  // likewise
+  std::vector<uint64_t> last_run_;          // by slot: the step that last computed something of it
   int num_step_tokens_ = 0;
   int num_used_ = 0;
+  uint64_t last_id_ = 0;  // of a sequence
   bool step_continues_ = false;
   uint64_t step_ = 0;
 };

@@ -50,8 +50,8 @@ class TileAttention {
   }
 
   void AddBlock(int block, RunningState& state) {
-    const int32_t* table =
-        call_.batch.block_tables + int64_t{tile_.sequence} * call_.batch.max_blocks_per_seq;
+    const int32_t* table = call_.batch.block_tables + int64_t{call_.batch.slots[tile_.sequence]} *
+                                                          call_.batch.max_blocks_per_seq;
     const int64_t block_id = table[block];
     CHECK(block_id >= 0 && block_id < call_.layer.num_blocks);
     const int last_position = tile_.first_position + tile_.num_rows - 1;

@@ -11,9 +11,9 @@ void AddTiles(const AttentionShape& shape, const PoolBatch& batch, int sequence,
               std::vector<AttentionUnit>& units) {
   const int group = shape.num_heads / shape.num_kv_heads;
   const int rows_per_tile = std::max(1, kTileHeads / group);
-  const int begin = batch.cu_seqlens_q[sequence];
-  const int end = batch.cu_seqlens_q[sequence + 1];
-  const int context_len = batch.context_lens[sequence];
+  const int begin = batch.host_cu_seqlens_q[sequence];
+  const int end = batch.host_cu_seqlens_q[sequence + 1];
+  const int context_len = batch.host_context_lens[sequence];
   CHECK(begin >= 0 && begin <= end && end <= batch.num_tokens && end - begin <= context_len);
   CHECK((context_len + kBlockSize - 1) / kBlockSize <= batch.max_blocks_per_seq);
   for (int row = begin; row < end; row += rows_per_tile) {

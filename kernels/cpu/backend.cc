@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cstring>
 #include <fstream>
 
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/thread_pool.h"
-#include "kernels/host_memory.h"
+#include "kernels/host_backend.h"
 #include "kernels/op_checks.h"
-#include "kernels/reference/ops.h"
-#include "kernels/sampler.h"
 
 namespace weightless::kernels {
 namespace {
@@ -39,31 +36,28 @@ const PackedWeight& Packed(const LinearWeight& w) {
   return *packed;
 }
 
-// The memory of a backend, and how much of it its ops keep for themselves.
-struct Taken {
-  HostMemory memory;
-  std::atomic<size_t> scratch = 0;
-};
-
 // Memory that grows to what has been asked for; contents are lost when it does.
 class Scratch {
  public:
-  explicit Scratch(Taken& taken) : taken_(taken) {}
+  // `total_bytes` counts that of all scratches.
+  Scratch(HostMemory& memory, std::atomic<size_t>& total_bytes)
+      : memory_(memory), total_bytes_(total_bytes) {}
 
   float* Floats(int64_t count) {
     const size_t size_bytes = static_cast<size_t>(count) * sizeof(float);
     if (buffer_ == nullptr || buffer_->size_bytes() < size_bytes) {
-      if (buffer_ != nullptr) taken_.scratch -= buffer_->size_bytes();
+      if (buffer_ != nullptr) total_bytes_ -= buffer_->size_bytes();
       buffer_.reset();
-      buffer_ = taken_.memory.Allocate(size_bytes);
+      buffer_ = memory_.Allocate(size_bytes);
       CHECK(buffer_ != nullptr);
-      taken_.scratch += size_bytes;
+      total_bytes_ += size_bytes;
     }
     return static_cast<float*>(buffer_->data());
   }
 
  private:
-  Taken& taken_;
+  HostMemory& memory_;
+  std::atomic<size_t>& total_bytes_;
   std::unique_ptr<Buffer> buffer_;
 };
 
@@ -82,35 +76,23 @@ void EmbedRow(const PackedWeight& table, int32_t id, float scale, float* x) {
   }
 }
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public HostBackend {
  public:
   CpuBackend(const CpuOps& ops, int num_threads)
       : ops_(ops), pool_(num_threads), samplers_(static_cast<size_t>(num_threads)) {
     thread_scratch_.reserve(static_cast<size_t>(num_threads));
-    for (int i = 0; i < num_threads; ++i) thread_scratch_.emplace_back(taken_);
+    for (int i = 0; i < num_threads; ++i) thread_scratch_.emplace_back(memory_, scratch_bytes_);
   }
 
-  std::string device_kind() const override { return "cpu"; }
   std::string device_name() const override {
     return ProcessorName() + ", " + std::to_string(pool_.num_threads()) + " threads";
   }
   std::string numerics() const override { return ops_.name(); }
   DType activation_type() const override { return ops_.activation_type(); }
-  size_t memory_total_bytes() const override { return HostMemoryBytes(); }
-  size_t memory_allocated_bytes() const override { return taken_.memory.allocated_bytes(); }
-  size_t workspace_bytes() const override { return taken_.scratch; }
+  size_t workspace_bytes() const override { return scratch_bytes_; }
 
-  std::unique_ptr<Buffer> Allocate(size_t size_bytes) override {
-    return taken_.memory.Allocate(size_bytes);
-  }
-  void Upload(const void* host, size_t size_bytes, void* device) override {
-    if (size_bytes > 0) std::memcpy(device, host, size_bytes);
-  }
-  void Download(const void* device, size_t size_bytes, void* host) override {
-    if (size_bytes > 0) std::memcpy(host, device, size_bytes);
-  }
   std::unique_ptr<LinearWeight> PackDense(std::span<const DenseRows> stacked) override {
-    return PackedWeight::Pack(stacked, activation_type(), pool_, taken_.memory);
+    return PackedWeight::Pack(stacked, activation_type(), pool_, memory_);
   }
   size_t KvBlockBytes(int num_kv_heads, int head_dim) const override {
     return static_cast<size_t>(Layout(num_kv_heads, head_dim).block_cells()) * sizeof(uint32_t);
@@ -197,24 +179,21 @@ class CpuBackend final : public Backend {
     }
   }
 
-  void GatherRows(TensorView x, const int32_t* rows, TensorView out) override {
-    CheckGatherRows(x, out);
-    reference::GatherRows(x, rows, out);
-  }
-
-  void Sample(TensorView logits, std::span<const SampleRow> rows,
-              std::span<SampledToken> out) override {
-    CHECK(static_cast<size_t>(logits.rows) == rows.size() && rows.size() == out.size());
-    const auto vocab = static_cast<size_t>(logits.cols);
-    pool_.ForRange(logits.rows, 1, [&](int64_t begin, int64_t end, int thread) {
-      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        out[i] = samplers_[static_cast<size_t>(thread)].Sample({logits.f32() + i * vocab, vocab},
-                                                               rows[i]);
-      }
+  void Sample(TensorView logits, const int32_t* slots, SlotStates& states,
+              SampledToken* out) override {
+    HostSlotStates& host = OnHost(states);
+    ForLogits(logits, [&](int64_t i, std::span<float> row, Sampler& sampler) {
+      if (slots[i] >= 0) out[i] = host.Draw(slots[i], row, sampler);
     });
   }
 
-  void Synchronize() override {}
+  void Score(TensorView logits, const int32_t* slots, const int32_t* tokens,
+             const SlotStates& states, SampledToken* out) override {
+    const HostSlotStates& host = OnHost(states);
+    ForLogits(logits, [&](int64_t i, std::span<float> row, Sampler& sampler) {
+      out[i] = host.Score(slots[i], tokens[i], row, sampler);
+    });
+  }
 
  private:
   KvLayout Layout(int num_kv_heads, int head_dim) const {
@@ -229,6 +208,16 @@ class CpuBackend final : public Backend {
     pool_.ForRange(x.rows, kNormGrain,
                    [&](int64_t begin, int64_t end, int) { ops_.Prepare(x, to, begin, end); });
     return {to, stride, x.rows};
+  }
+
+  // body(i, row i, the thread's sampler)
+  template <typename Body>
+  void ForLogits(TensorView logits, Body&& body) {
+    pool_.ForRange(logits.rows, 1, [&](int64_t begin, int64_t end, int thread) {
+      for (int64_t i = begin; i < end; ++i) {
+        body(i, LogitsRow(logits, i), samplers_[static_cast<size_t>(thread)]);
+      }
+    });
   }
 
   // body(group, first_row, rows) over all groups and rows; rows are only cut when there are too few
@@ -248,11 +237,11 @@ class CpuBackend final : public Backend {
 
   const CpuOps& ops_;
   ThreadPool pool_;
-  Taken taken_;  // before what it counts
+  std::atomic<size_t> scratch_bytes_ = 0;
   std::vector<Scratch> thread_scratch_;
   std::vector<Sampler> samplers_;
-  Scratch prepared_{taken_};
-  Scratch partials_{taken_};
+  Scratch prepared_{memory_, scratch_bytes_};
+  Scratch partials_{memory_, scratch_bytes_};
   AttentionPlan plan_;
 };
 

@@ -52,10 +52,11 @@ void Attention(TensorView q, const AttentionShape& shape, const PoolBatch& batch
     CHECK(rows >= 0 && rows <= batch.context_lens[s]);
     for (int32_t r = 0; r < rows; ++r) {
       const int32_t position = batch.context_lens[s] - rows + r;
-      Visible keys{.block_table = batch.block_tables + int64_t{s} * batch.max_blocks_per_seq,
-                   .first = shape.window > 0 ? std::max(0, position - shape.window + 1) : 0,
-                   .last = position,
-                   .kv_head = 0};
+      Visible keys{
+          .block_table = batch.block_tables + int64_t{batch.slots[s]} * batch.max_blocks_per_seq,
+          .first = shape.window > 0 ? std::max(0, position - shape.window + 1) : 0,
+          .last = position,
+          .kv_head = 0};
       CHECK(position / kBlockSize < batch.max_blocks_per_seq);
       for (int h = 0; h < shape.num_heads; ++h) {
         keys.kv_head = h / group;

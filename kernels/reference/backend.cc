@@ -1,12 +1,8 @@
 #include "kernels/backend.h"
 
-#include <atomic>
-#include <cstring>
-
-#include "kernels/host_memory.h"
+#include "kernels/host_backend.h"
 #include "kernels/op_checks.h"
 #include "kernels/reference/ops.h"
-#include "kernels/sampler.h"
 
 namespace weightless::kernels {
 namespace {
@@ -17,27 +13,15 @@ const reference::DenseWeight& Dense(const LinearWeight& w) {
   return *dense;
 }
 
-class ReferenceBackend final : public Backend {
+class ReferenceBackend final : public HostBackend {
  public:
   explicit ReferenceBackend(DType activation_type) : type_(activation_type) {}
 
-  std::string device_kind() const override { return "cpu"; }
   std::string device_name() const override { return "reference loops, one thread"; }
   std::string numerics() const override { return "reference/" + std::string(Name(type_)); }
   DType activation_type() const override { return type_; }
-  size_t memory_total_bytes() const override { return HostMemoryBytes(); }
-  size_t memory_allocated_bytes() const override { return memory_.allocated_bytes(); }
   size_t workspace_bytes() const override { return 0; }
 
-  std::unique_ptr<Buffer> Allocate(size_t size_bytes) override {
-    return memory_.Allocate(size_bytes);
-  }
-  void Upload(const void* host, size_t size_bytes, void* device) override {
-    if (size_bytes > 0) std::memcpy(device, host, size_bytes);
-  }
-  void Download(const void* device, size_t size_bytes, void* host) override {
-    if (size_bytes > 0) std::memcpy(host, device, size_bytes);
-  }
   std::unique_ptr<LinearWeight> PackDense(std::span<const DenseRows> stacked) override {
     return reference::DenseWeight::Pack(stacked, type_, memory_);
   }
@@ -76,23 +60,23 @@ class ReferenceBackend final : public Backend {
     CheckAttention(q, shape, batch, layer, out, type_);
     reference::Attention(q, shape, batch, layer, out);
   }
-  void GatherRows(TensorView x, const int32_t* rows, TensorView out) override {
-    CheckGatherRows(x, out);
-    reference::GatherRows(x, rows, out);
-  }
-  void Sample(TensorView logits, std::span<const SampleRow> rows,
-              std::span<SampledToken> out) override {
-    CHECK(static_cast<size_t>(logits.rows) == rows.size() && rows.size() == out.size());
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const auto vocab = static_cast<size_t>(logits.cols);
-      out[i] = sampler_.Sample({logits.f32() + i * vocab, vocab}, rows[i]);
+  void Sample(TensorView logits, const int32_t* slots, SlotStates& states,
+              SampledToken* out) override {
+    HostSlotStates& host = OnHost(states);
+    for (int64_t i = 0; i < logits.rows; ++i) {
+      if (slots[i] >= 0) out[i] = host.Draw(slots[i], LogitsRow(logits, i), sampler_);
     }
   }
-  void Synchronize() override {}
+  void Score(TensorView logits, const int32_t* slots, const int32_t* tokens,
+             const SlotStates& states, SampledToken* out) override {
+    const HostSlotStates& host = OnHost(states);
+    for (int64_t i = 0; i < logits.rows; ++i) {
+      out[i] = host.Score(slots[i], tokens[i], LogitsRow(logits, i), sampler_);
+    }
+  }
 
  private:
   DType type_;
-  HostMemory memory_;
   Sampler sampler_;
 };
 

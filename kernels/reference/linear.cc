@@ -1,5 +1,4 @@
 #include <cmath>
-#include <cstring>
 
 #include "kernels/host_memory.h"
 #include "kernels/reference/ops.h"
@@ -52,14 +51,6 @@ void Embed(const int32_t* ids, const DenseWeight& table, float scale, TensorView
   for (int64_t t = 0; t < x.rows; ++t) {
     CHECK(ids[t] >= 0 && ids[t] < table.n());
     for (int64_t i = 0; i < x.cols; ++i) x.f32()[t * x.cols + i] = table.row(ids[t])[i] * scale;
-  }
-}
-
-void GatherRows(TensorView x, const int32_t* rows, TensorView out) {
-  for (int64_t i = 0; i < out.rows; ++i) {
-    CHECK(rows[i] >= 0 && rows[i] < x.rows);
-    std::memcpy(out.f32() + i * x.cols, x.f32() + rows[i] * x.cols,
-                static_cast<size_t>(x.cols) * sizeof(float));
   }
 }
 

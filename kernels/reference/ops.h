@@ -39,7 +39,5 @@ void NormRopeStoreKv(TensorView qkv, const NormRopeInputs& in, const AttentionSh
                      const PoolBatch& batch, const KvLayer& layer, TensorView q_out);
 void Attention(TensorView q, const AttentionShape& shape, const PoolBatch& batch,
                const KvLayer& layer, TensorView out);
-// Copies only, so the CPU backend uses it too.
-void GatherRows(TensorView x, const int32_t* rows, TensorView out);
 
 }  // namespace weightless::kernels::reference

@@ -1,6 +1,7 @@
 """Every output is, byte for byte, what the same request gives alone on an idle server.
 
-Whatever shares its batch: chunked prefill, preemption by a tiny KV pool, prefix cache cold and warm, one worker or three.
+Whatever shares its batch: chunked prefill, preemption by a tiny KV pool, prefix cache cold and warm, steps in flight in the worker,
+one worker or three.
 """
 import asyncio
 import os
@@ -54,6 +55,10 @@ class ExactnessTest(unittest.TestCase):
         with cluster(worker_args=TIGHT) as one:
             self.check(asyncio.run(run_together(one.url, self.requests)))
             self.assertGreater(metric(one.url, "weightless_preemptions_total"), 0)
+
+    def test_together_with_steps_launched_before_the_results_of_earlier_ones(self):
+        with cluster(worker_args=(*TIGHT, "--steps-in-flight", 3), router_args=("--plan-ahead", 4)) as one:
+            self.check(asyncio.run(run_together(one.url, self.requests)))
 
     def test_together_on_three_workers(self):
         with cluster(3, worker_args=(*TIGHT, "--threads", 1)) as three:

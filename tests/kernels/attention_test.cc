@@ -135,9 +135,9 @@ TEST(AttentionPlanTest, CoversEveryKeyOfEveryRowOnce) {
   const std::vector<int32_t> context_lens = {1000, 500, 1};
   const PoolBatch batch{.num_tokens = 102,
                         .num_seqs = 3,
-                        .cu_seqlens_q = cu_seqlens.data(),
-                        .context_lens = context_lens.data(),
-                        .max_blocks_per_seq = 16};
+                        .max_blocks_per_seq = 16,
+                        .host_cu_seqlens_q = cu_seqlens.data(),
+                        .host_context_lens = context_lens.data()};
   for (const int num_threads : {1, 2, 16}) {
     AttentionPlan plan;
     PlanAttention(shape, batch, num_threads, plan);

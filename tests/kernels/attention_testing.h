@@ -46,13 +46,13 @@ class AttentionRun {
   Matrix Step(const std::vector<StepRows>& rows) {
     const DType type = backend_.activation_type();
     const int64_t width = int64_t{shape_.num_heads + 2 * shape_.num_kv_heads} * shape_.head_dim;
-    std::vector<int32_t> positions, slots, cu_seqlens = {0}, context_lens, tables;
+    std::vector<int32_t> positions, mapping, cu_seqlens = {0}, context_lens, slots;
     for (const StepRows& r : rows) {
-      for (int i = 0; i < blocks_per_seq_; ++i) tables.push_back(BlockOf(r.sequence, i));
+      slots.push_back(r.sequence);
       for (int position = r.begin; position < r.end; ++position) {
         positions.push_back(position);
-        slots.push_back(BlockOf(r.sequence, position / kBlockSize) * kBlockSize +
-                        position % kBlockSize);
+        mapping.push_back(BlockOf(r.sequence, position / kBlockSize) * kBlockSize +
+                          position % kBlockSize);
       }
       cu_seqlens.push_back(static_cast<int32_t>(positions.size()));
       context_lens.push_back(r.end);
@@ -72,9 +72,12 @@ class AttentionRun {
                           .positions = positions.data(),
                           .cu_seqlens_q = cu_seqlens.data(),
                           .context_lens = context_lens.data(),
-                          .slot_mapping = slots.data(),
-                          .block_tables = tables.data(),
-                          .max_blocks_per_seq = blocks_per_seq_};
+                          .slots = slots.data(),
+                          .slot_mapping = mapping.data(),
+                          .block_tables = blocks_.data(),
+                          .max_blocks_per_seq = blocks_per_seq_,
+                          .host_cu_seqlens_q = cu_seqlens.data(),
+                          .host_context_lens = context_lens.data()};
     Matrix q_norm = norm_;
     for (int64_t d = 0; d < shape_.head_dim; ++d) q_norm.Set(d, norm_.At(d) * query_scale_);
     const auto table_rows = static_cast<int64_t>(rope_.cos.size()) / (shape_.head_dim / 2);
@@ -104,7 +107,7 @@ class AttentionRun {
   Matrix norm_;
   std::unique_ptr<Buffer> buffer_;
   KvLayer layer_;
-  std::vector<int32_t> blocks_;
+  std::vector<int32_t> blocks_;  // row s is the table of sequence s
   float query_scale_ = 1;
 };
 

@@ -138,8 +138,9 @@ class Bench {
                   caches.back()->size_bytes() / sizeof(uint32_t), 0x3e803e80u);
     }
     std::vector<int32_t> cu_seqlens = {0};
-    std::vector<int32_t> tables;
+    std::vector<int32_t> tables, slots;
     for (int s = 0; s < num_seqs; ++s) {
+      slots.push_back(s);
       cu_seqlens.push_back((s + 1) * rows);
       for (int b = 0; b < blocks; ++b) tables.push_back(s * blocks + b);
     }
@@ -149,8 +150,11 @@ class Bench {
                           .num_seqs = num_seqs,
                           .cu_seqlens_q = cu_seqlens.data(),
                           .context_lens = lens.data(),
+                          .slots = slots.data(),
                           .block_tables = tables.data(),
-                          .max_blocks_per_seq = blocks};
+                          .max_blocks_per_seq = blocks,
+                          .host_cu_seqlens_q = cu_seqlens.data(),
+                          .host_context_lens = lens.data()};
     std::vector<uint16_t> q = Activations(tokens * 1024);
     std::vector<uint16_t> out(q.size());
     const double seconds =
@@ -215,14 +219,18 @@ class Bench {
     std::normal_distribution<float> normal(0, 3);
     for (float& l : logits) l = normal(random);
     const std::vector<int32_t> tokens(1000, 17);
-    const SampleRow row{.params = &params,
-                        .tokens = tokens,
-                        .num_prompt_tokens = 500,
-                        .num_logprobs = num_logprobs};
-    const std::vector<SampleRow> rows(static_cast<size_t>(num_rows), row);
-    std::vector<SampledToken> out(rows.size());
+    SamplingParams slot_params = params;
+    slot_params.num_logprobs = num_logprobs;
+    const auto states = backend_->MakeSlotStates(num_rows, 2000, kVocab);
+    std::vector<int32_t> slots;
+    for (int slot = 0; slot < num_rows; ++slot) {
+      states->Admit(slot, slot_params, tokens, 500);
+      slots.push_back(slot);
+    }
+    std::vector<SampledToken> out(slots.size());
     const double seconds = Fastest(10, [&] {
-      backend_->Sample({logits.data(), DType::kF32, num_rows, kVocab}, rows, out);
+      backend_->Sample({logits.data(), DType::kF32, num_rows, kVocab}, slots.data(), *states,
+                       out.data());
     });
     std::printf("%-22s rows %4d %9.1f us, %.1f us each\n", name, num_rows, seconds * 1e6,
                 seconds * 1e6 / num_rows);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -250,40 +251,120 @@ TEST(SamplerTest, LogprobsAreOfTheRawLogits) {
   EXPECT_NEAR(t.logprob, static_cast<double>(before[4000]) - std::log(total), 1e-5);
   EXPECT_EQ(t.rank, 1 + std::count_if(before.begin(), before.end(),
                                       [&](float l) { return l > before[4000]; }));
-  ASSERT_EQ(t.top.size(), 3u);
-  EXPECT_EQ(t.top[0].first, 10);
-  EXPECT_EQ(t.top[1].first, 20);
-  EXPECT_NEAR(t.top[0].second, 15 - std::log(total), 1e-5);
+  ASSERT_EQ(t.num_top, 3);
+  EXPECT_EQ(t.top_tokens[0], 10);
+  EXPECT_EQ(t.top_tokens[1], 20);
+  EXPECT_NEAR(t.top_logprobs[0], 15 - std::log(total), 1e-5);
   // Equal logits rank by id.
   for (const auto& [target, rank] : std::vector<std::pair<int32_t, int>>{{10, 1}, {20, 2}}) {
     const SampledToken report =
         sampler.Sample(logits, {.draw = false, .target_token = target, .num_logprobs = 0});
     EXPECT_EQ(report.token, target);
     EXPECT_EQ(report.rank, rank);
-    EXPECT_TRUE(report.top.empty());
+    EXPECT_EQ(report.num_top, 0);
   }
 }
 
-TEST(SamplerTest, ABatchOnThreadsGivesTheTokensOfSingleRows) {
-  constexpr int kRows = 9;
-  constexpr int64_t kVocab = 5000;
-  std::vector<float> logits = NormalLogits(kRows * kVocab, 2, 11);
-  std::vector<SamplingParams> params;
+constexpr int kRows = 9;
+constexpr int64_t kVocab = 5000;
+
+bool Same(const SampledToken& a, const SampledToken& b) {
+  return std::memcmp(&a, &b, sizeof(a)) == 0;
+}
+
+class SlotStatesTest : public testing::TestWithParam<KernelFamily> {
+ protected:
+  // Row i belongs to slot Slot(i), whose sequence holds i + 1 prompt tokens.
+  static int32_t Slot(int i) { return kRows - i; }
+
+  SlotStatesTest() {
+    for (int i = 0; i < kRows; ++i) {
+      params_.push_back({.temperature = i % 3 == 0 ? 0.0f : 1.0f,
+                         .top_k = i * 7,
+                         .repetition_penalty = 1.5f,
+                         .frequency_penalty = 0.5f,
+                         .seed = i,
+                         .num_logprobs = i - 1,
+                         .num_prompt_logprobs = 2});
+      tokens_.emplace_back(static_cast<size_t>(i) + 1, 100 + i);
+      slots_.push_back(Slot(i));
+      states_->Admit(Slot(i), params_.back(), tokens_.back(), i + 1);
+    }
+  }
+  std::vector<float> Logits(unsigned seed) { return NormalLogits(kRows * kVocab, 2, seed); }
+  TensorView View(std::vector<float>& logits) {
+    return {logits.data(), DType::kF32, kRows, kVocab};
+  }
+  SampledToken Alone(std::vector<float>& logits, int i) {
+    const auto row = static_cast<size_t>(i);
+    return sampler_.Sample({logits.data() + i * kVocab, kVocab}, {.params = &params_[row],
+                                                                  .tokens = tokens_[row],
+                                                                  .num_prompt_tokens = i + 1,
+                                                                  .num_logprobs = i - 1});
+  }
+
+  const std::unique_ptr<Backend> backend_ =
+      MakeCpuBackend({.family = GetParam(), .num_threads = 3});
+  const std::unique_ptr<SlotStates> states_ = backend_->MakeSlotStates(kRows + 1, 100, kVocab);
+  std::vector<SamplingParams> params_;
+  std::vector<std::vector<int32_t>> tokens_;
+  std::vector<int32_t> slots_;
+  Sampler sampler_;
+};
+INSTANTIATE_TEST_SUITE_P(Families, SlotStatesTest,
+                         testing::Values(KernelFamily::kReference, KernelFamily::kAuto));
+
+TEST_P(SlotStatesTest, DrawnTokensCountInTheNextDrawAndAreFedBack) {
+  for (unsigned step = 0; step < 4; ++step) {
+    std::vector<float> logits = Logits(step);
+    std::vector<SampledToken> together(kRows);
+    backend_->Sample(View(logits), slots_.data(), *states_, together.data());
+    std::vector<int32_t> fed(kRows);
+    backend_->FeedTokens(*states_, slots_.data(), kRows, fed.data());
+    for (int i = 0; i < kRows; ++i) {
+      const auto row = static_cast<size_t>(i);
+      const SampledToken alone = Alone(logits, i);
+      EXPECT_TRUE(Same(together[row], alone)) << i;
+      EXPECT_EQ(fed[row], alone.token);
+      tokens_[row].push_back(alone.token);
+    }
+  }
+}
+
+TEST_P(SlotStatesTest, ScoringChangesNothing) {
+  std::vector<float> logits = Logits(1);
+  std::vector<SampledToken> first(kRows), second(kRows);
+  backend_->Sample(View(logits), slots_.data(), *states_, first.data());
   for (int i = 0; i < kRows; ++i) {
-    params.push_back({.temperature = i % 3 == 0 ? 0.0f : 1.0f, .top_k = i * 7, .seed = i});
+    const auto row = static_cast<size_t>(i);
+    tokens_[row].push_back(first[row].token);
   }
-  std::vector<SampleRow> rows;
-  for (const SamplingParams& p : params) rows.push_back({.params = &p, .num_logprobs = 2});
-  std::vector<SampledToken> together(kRows);
-  const auto backend = MakeCpuBackend({.num_threads = 3});
-  backend->Sample({logits.data(), DType::kF32, kRows, kVocab}, rows, together);
-  Sampler sampler;
-  for (size_t i = 0; i < kRows; ++i) {
-    const SampledToken alone = sampler.Sample({logits.data() + i * kVocab, kVocab}, rows[i]);
-    EXPECT_EQ(together[i].token, alone.token);
-    EXPECT_EQ(together[i].logprob, alone.logprob);
-    EXPECT_EQ(together[i].top, alone.top);
+  const std::vector<int32_t> slots(kRows, Slot(4));
+  const std::vector<int32_t> targets = {0, 1, 2, 3, 4, 5, 6, 7, 4999};
+  backend_->Score(View(logits), slots.data(), targets.data(), *states_, second.data());
+  for (size_t i = 0; i < targets.size(); ++i) {
+    EXPECT_EQ(second[i].token, targets[i]);
+    EXPECT_EQ(second[i].num_top, 2);
+    EXPECT_EQ(second[i].is_stop, 0);
   }
+  backend_->Sample(View(logits), slots_.data(), *states_, second.data());
+  for (int i = 0; i < kRows; ++i) {
+    EXPECT_TRUE(Same(second[static_cast<size_t>(i)], Alone(logits, i))) << i;
+  }
+}
+
+TEST_P(SlotStatesTest, SaysThatAStopTokenWasDrawnAndForgetsASequenceWhenTheNextComes) {
+  std::vector<float> logits = Logits(2);
+  logits[77] = logits[kVocab + 78] = 50;
+  states_->Admit(Slot(0), {.stop_token_ids = {3, 77}}, {}, 0);
+  states_->Admit(Slot(1), {.stop_token_ids = {3, 77}}, {}, 0);
+  std::vector<SampledToken> out(kRows);
+  backend_->Sample(View(logits), slots_.data(), *states_, out.data());
+  EXPECT_EQ(out[0].token, 77);
+  EXPECT_EQ(out[0].is_stop, 1);
+  EXPECT_EQ(out[1].token, 78);
+  EXPECT_EQ(out[1].is_stop, 0);
+  EXPECT_EQ(out[1].num_top, -1);
 }
 
 TEST(SamplerDeathTest, RefusesLogitsThatAreNotNumbers) {

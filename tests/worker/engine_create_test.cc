@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "model/checkpoint.h"
+#include "tests/worker/forwarding_backend.h"
 #include "worker/engine.h"
 
 namespace weightless::worker {
@@ -17,31 +18,21 @@ using kernels::TensorView;
 using testing::HasSubstr;
 
 // The reference backend on a device of limited memory that may compute nonsense.
-class PoorBackend : public kernels::Backend {
+class PoorBackend : public kernels::ForwardingBackend {
  public:
   struct Traits {
     size_t memory_bytes = std::numeric_limits<size_t>::max();
     bool gives_nan = false;
   };
-  explicit PoorBackend(Traits traits) : traits_(traits) {}
+  explicit PoorBackend(Traits traits)
+      : ForwardingBackend(kernels::MakeReferenceBackend(DType::kF32)), traits_(traits) {}
 
-  std::string device_kind() const override { return "poor"; }
-  std::string device_name() const override { return "poor"; }
-  std::string numerics() const override { return "poor/float32"; }
-  DType activation_type() const override { return DType::kF32; }
   size_t memory_total_bytes() const override { return traits_.memory_bytes; }
   size_t memory_allocated_bytes() const override { return used_bytes_; }
-  size_t workspace_bytes() const override { return 0; }
   std::unique_ptr<kernels::Buffer> Allocate(size_t size_bytes) override {
     if (size_bytes > traits_.memory_bytes - used_bytes_) return nullptr;
     used_bytes_ += size_bytes;
     return real_->Allocate(size_bytes);
-  }
-  void Upload(const void* host, size_t size_bytes, void* device) override {
-    real_->Upload(host, size_bytes, device);
-  }
-  void Download(const void* device, size_t size_bytes, void* host) override {
-    real_->Download(device, size_bytes, host);
   }
   std::unique_ptr<kernels::LinearWeight> PackDense(
       std::span<const kernels::DenseRows> stacked) override {
@@ -50,48 +41,13 @@ class PoorBackend : public kernels::Backend {
     used_bytes_ += weight->size_bytes();
     return weight;
   }
-  size_t KvBlockBytes(int num_kv_heads, int head_dim) const override {
-    return real_->KvBlockBytes(num_kv_heads, head_dim);
-  }
-  void Embed(const int32_t* ids, const kernels::LinearWeight& table, float scale,
-             TensorView x) override {
-    real_->Embed(ids, table, scale, x);
-  }
-  void RmsNorm(TensorView x, TensorView weight, float eps, TensorView out) override {
-    real_->RmsNorm(x, weight, eps, out);
-  }
-  void RmsNormAdd(TensorView y, TensorView weight, float eps, TensorView x) override {
-    real_->RmsNormAdd(y, weight, eps, x);
-  }
   void Linear(TensorView x, const kernels::LinearWeight& w, TensorView out) override {
     real_->Linear(x, w, out);
     if (traits_.gives_nan) out.f32()[0] = std::numeric_limits<float>::quiet_NaN();
   }
-  void LinearGeglu(TensorView x, const kernels::LinearWeight& w, TensorView out) override {
-    real_->LinearGeglu(x, w, out);
-  }
-  void NormRopeStoreKv(TensorView qkv, const kernels::NormRopeInputs& in,
-                       const kernels::AttentionShape& shape, const kernels::PoolBatch& batch,
-                       const kernels::KvLayer& layer, TensorView q_out) override {
-    real_->NormRopeStoreKv(qkv, in, shape, batch, layer, q_out);
-  }
-  void Attention(TensorView q, const kernels::AttentionShape& shape,
-                 const kernels::PoolBatch& batch, const kernels::KvLayer& layer,
-                 TensorView out) override {
-    real_->Attention(q, shape, batch, layer, out);
-  }
-  void GatherRows(TensorView x, const int32_t* rows, TensorView out) override {
-    real_->GatherRows(x, rows, out);
-  }
-  void Sample(TensorView logits, std::span<const kernels::SampleRow> rows,
-              std::span<kernels::SampledToken> out) override {
-    real_->Sample(logits, rows, out);
-  }
-  void Synchronize() override { real_->Synchronize(); }
 
  private:
   const Traits traits_;
-  const std::unique_ptr<kernels::Backend> real_ = kernels::MakeReferenceBackend(DType::kF32);
   size_t used_bytes_ = 0;
 };
 

@@ -26,7 +26,14 @@ const std::map<std::string, std::string> kFiles = {
 };
 
 struct Server {
-  std::unique_ptr<Engine> engine = MakeTestEngine({.dtype = kernels::DType::kBF16});
+  explicit Server(int steps_in_flight)
+      : engine(MakeTestEngine({.dtype = kernels::DType::kBF16,
+                               .engine = {.num_slots = 8,
+                                          .num_full_blocks = 64,
+                                          .num_sliding_blocks = 64,
+                                          .steps_in_flight = steps_in_flight}})) {}
+
+  std::unique_ptr<Engine> engine;
   std::unique_ptr<WorkerService> service = Start();
   std::shared_ptr<grpc::Channel> channel =
       grpc::CreateChannel(service->address(), grpc::InsecureChannelCredentials());
@@ -64,6 +71,10 @@ class Owner {
   std::unique_ptr<grpc::ClientReaderWriter<proto::StepPlan, proto::StepResult>> stream_;
 };
 
+// By steps in flight.
+class WorkerServiceTest : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(StepsInFlight, WorkerServiceTest, testing::Values(1, 3));
+
 // Admits into slot 0 and prefills.
 proto::StepPlan FirstPlan(const std::vector<int32_t>& prompt) {
   proto::StepPlan plan;
@@ -73,8 +84,8 @@ proto::StepPlan FirstPlan(const std::vector<int32_t>& prompt) {
   return plan;
 }
 
-TEST(WorkerServiceTest, DescribesItselfAndIsHealthy) {
-  Server server;
+TEST_P(WorkerServiceTest, DescribesItselfAndIsHealthy) {
+  Server server(GetParam());
   grpc::ClientContext describe;
   proto::Description description;
   ASSERT_TRUE(server.stub->Describe(&describe, {}, &description).ok());
@@ -87,8 +98,8 @@ TEST(WorkerServiceTest, DescribesItselfAndIsHealthy) {
   EXPECT_EQ(response.status(), grpc::health::v1::HealthCheckResponse::SERVING);
 }
 
-TEST(WorkerServiceTest, StreamsModelFilesInChunks) {
-  Server server;
+TEST_P(WorkerServiceTest, StreamsModelFilesInChunks) {
+  Server server(GetParam());
   grpc::ClientContext context;
   const auto stream = server.stub->ModelFiles(&context, {});
   std::map<std::string, std::string> files;
@@ -104,8 +115,8 @@ TEST(WorkerServiceTest, StreamsModelFilesInChunks) {
   for (const auto& [name, count] : num_last) EXPECT_EQ(count, 1) << name;
 }
 
-TEST(WorkerServiceTest, AnswersPlansSentAheadInOrder) {
-  Server server;
+TEST_P(WorkerServiceTest, AnswersPlansSentAheadInOrder) {
+  Server server(GetParam());
   const std::vector<int32_t> prompt = ArbitraryPrompt(40, 1);
   const Generated alone =
       GenerateAlone(*MakeTestEngine({.dtype = kernels::DType::kBF16}), prompt, 30);
@@ -129,8 +140,8 @@ TEST(WorkerServiceTest, AnswersPlansSentAheadInOrder) {
   EXPECT_EQ(tokens, alone.tokens);
 }
 
-TEST(WorkerServiceTest, RefusesASecondOwnerNamingTheFirst) {
-  Server server;
+TEST_P(WorkerServiceTest, RefusesASecondOwnerNamingTheFirst) {
+  Server server(GetParam());
   Owner first(server, "router-1");
   ASSERT_TRUE(first.Send(FirstPlan({2, 3})));
   proto::StepResult result;
@@ -149,8 +160,8 @@ TEST(WorkerServiceTest, RefusesASecondOwnerNamingTheFirst) {
   EXPECT_EQ(result.slots_size(), 1);
 }
 
-TEST(WorkerServiceTest, BrokenStreamFreesSlotsForTheNextOwner) {
-  Server server;
+TEST_P(WorkerServiceTest, BrokenStreamFreesSlotsForTheNextOwner) {
+  Server server(GetParam());
   const std::vector<int32_t> prompt = ArbitraryPrompt(40, 1);
   for (int round = 0; round < 20; ++round) {
     Owner owner(server, "router");
@@ -167,8 +178,8 @@ TEST(WorkerServiceTest, BrokenStreamFreesSlotsForTheNextOwner) {
   }
 }
 
-TEST(WorkerServiceTest, BadPlanEndsTheStreamAfterTheResultsBeforeIt) {
-  Server server;
+TEST_P(WorkerServiceTest, BadPlanEndsTheStreamAfterTheResultsBeforeIt) {
+  Server server(GetParam());
   {
     Owner owner(server, "router-1");
     ASSERT_TRUE(owner.Send(FirstPlan({2, 3})));
@@ -188,15 +199,15 @@ TEST(WorkerServiceTest, BadPlanEndsTheStreamAfterTheResultsBeforeIt) {
   EXPECT_TRUE(next.Receive(result));
 }
 
-TEST(WorkerServiceTest, RefusesAPortInUse) {
-  Server server;
+TEST_P(WorkerServiceTest, RefusesAPortInUse) {
+  Server server(GetParam());
   const auto second = WorkerService::Start(server.service->address(), *server.engine, {});
   EXPECT_EQ(second.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(server.service->address()));
 }
 
-TEST(WorkerServiceTest, StopsWithAStreamOpen) {
-  Server server;
+TEST_P(WorkerServiceTest, StopsWithAStreamOpen) {
+  Server server(GetParam());
   Owner owner(server, "router-1");
   ASSERT_TRUE(owner.Send(FirstPlan({2, 3})));
   proto::StepResult result;
