@@ -30,8 +30,8 @@
 
 namespace weightless::kernels {
 
-// A weight matrix W [n, k] in whatever form its backend multiplies by: dense, and later shared base
-// plus low rank.
+// A weight matrix W [n, k] in whatever form its backend multiplies by. A form is a class of the
+// backend with a Pack function that makes it; the ops tell forms apart.
 class LinearWeight {
  public:
   virtual ~LinearWeight() = default;

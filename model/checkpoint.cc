@@ -65,7 +65,8 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> FileCheckpoint::OpenGguf(const fs::p
   ASSIGN_OR_RETURN(const GgufHeader header, GgufHeader::Parse(bytes, path.string()));
   ASSIGN_OR_RETURN(checkpoint->config_, GgufConfig(header));
   RETURN_IF_ERROR(AddGgufTensors(header, bytes, checkpoint->tensors_));
-  RETURN_IF_ERROR(CheckTensors(path.string(), checkpoint->config_, checkpoint->tensors_));
+  RETURN_IF_ERROR(CheckTensors(path.string(), DenseProjections(checkpoint->config_),
+                               checkpoint->config_, checkpoint->tensors_));
   checkpoint->name_ = path.stem().string();
   checkpoint->model_files_.emplace("gguf_header", bytes.substr(0, header.size_bytes()));
   return checkpoint;
@@ -77,7 +78,8 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> FileCheckpoint::OpenSafetensors(
   RETURN_IF_ERROR(checkpoint->ReadModelFiles(directory));
   RETURN_IF_ERROR(checkpoint->ReadConfig(directory));
   RETURN_IF_ERROR(checkpoint->ReadShards(directory, weights));
-  RETURN_IF_ERROR(CheckTensors(directory.string(), checkpoint->config_, checkpoint->tensors_));
+  RETURN_IF_ERROR(CheckTensors(directory.string(), DenseProjections(checkpoint->config_),
+                               checkpoint->config_, checkpoint->tensors_));
   // "models/x/" and "." have names too.
   std::error_code error;
   const fs::path absolute = fs::weakly_canonical(directory, error);

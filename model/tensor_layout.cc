@@ -1,5 +1,6 @@
 #include "model/tensor_layout.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,72 +16,30 @@ using Shape = std::vector<int64_t>;
 
 std::string ShapeText(const Shape& shape) { return Concat("[", absl::StrJoin(shape, ", "), "]"); }
 
-struct LayerTensor {
-  const char* name;  // after "layers.N."
-  Shape shape;
-};
-
-std::vector<LayerTensor> LayerTensors(const ModelConfig& config, const LayerConfig& layer) {
+// All but the projections.
+std::vector<ExpectedTensor> CommonTensors(const ModelConfig& config) {
+  const int64_t vocab = config.vocab_size;
   const int64_t hidden = config.hidden_size;
-  const int64_t inner = layer.intermediate_size;
-  const int64_t head_dim = layer.head_dim;
-  const int64_t q_size = layer.num_heads * head_dim;
-  const int64_t kv_size = layer.num_kv_heads * head_dim;
-  return {
-      {"input_layernorm.weight", {hidden}},
-      {"post_attention_layernorm.weight", {hidden}},
-      {"pre_feedforward_layernorm.weight", {hidden}},
-      {"post_feedforward_layernorm.weight", {hidden}},
-      {"self_attn.q_proj.weight", {q_size, hidden}},
-      {"self_attn.k_proj.weight", {kv_size, hidden}},
-      {"self_attn.v_proj.weight", {kv_size, hidden}},
-      {"self_attn.o_proj.weight", {hidden, q_size}},
-      {"self_attn.q_norm.weight", {head_dim}},
-      {"self_attn.k_norm.weight", {head_dim}},
-      {"mlp.gate_proj.weight", {inner, hidden}},
-      {"mlp.up_proj.weight", {inner, hidden}},
-      {"mlp.down_proj.weight", {hidden, inner}},
-  };
+  std::vector<ExpectedTensor> expected = {{"embed_tokens.weight", {vocab, hidden}},
+                                          {"norm.weight", {hidden}}};
+  if (!config.tied_head) expected.push_back({"lm_head.weight", {vocab, hidden}});
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    const std::string prefix = Concat("layers.", i, ".");
+    for (const char* norm :
+         {"input_layernorm.weight", "post_attention_layernorm.weight",
+          "pre_feedforward_layernorm.weight", "post_feedforward_layernorm.weight"}) {
+      expected.push_back({prefix + norm, {hidden}});
+    }
+    const int64_t head_dim = config.layers[i].head_dim;
+    expected.push_back({prefix + "self_attn.q_norm.weight", {head_dim}});
+    expected.push_back({prefix + "self_attn.k_norm.weight", {head_dim}});
+  }
+  return expected;
 }
 
-// Collects the check of each expected tensor; what was not expected is left over.
-class Checker {
- public:
-  Checker(std::string_view file, const TensorMap& tensors) : file_(file), tensors_(tensors) {}
-
-  absl::Status Expect(std::string_view name, const Shape& shape) {
-    const auto it = tensors_.find(name);
-    if (it == tensors_.end()) return Error("tensor ", name, " is missing");
-    if (it->second.shape != shape) {
-      return Error("tensor ", name, " has shape ", ShapeText(it->second.shape),
-                   ", the configuration calls for ", ShapeText(shape));
-    }
-    ++num_found_;
-    return absl::OkStatus();
-  }
-
-  size_t num_found() const { return num_found_; }
-
-  template <typename... Parts>
-  absl::Status Error(const Parts&... parts) const {
-    return absl::InvalidArgumentError(Concat(file_, ": ", parts...));
-  }
-
- private:
-  const std::string_view file_;
-  const TensorMap& tensors_;
-  size_t num_found_ = 0;
-};
-
-bool IsExpected(const ModelConfig& config, std::string_view name) {
-  if (name == "embed_tokens.weight" || name == "norm.weight") return true;
-  if (name == "lm_head.weight") return !config.tied_head;
-  const std::optional<LayerName> layer = ParseLayerName(name, "layers.");
-  if (!layer.has_value() || layer->layer >= static_cast<int>(config.layers.size())) return false;
-  for (const LayerTensor& tensor : LayerTensors(config, config.layers[0])) {
-    if (layer->rest == tensor.name) return true;
-  }
-  return false;
+template <typename... Parts>
+absl::Status Error(std::string_view file, const Parts&... parts) {
+  return absl::InvalidArgumentError(Concat(file, ": ", parts...));
 }
 
 }  // namespace
@@ -99,37 +58,59 @@ std::optional<LayerName> ParseLayerName(std::string_view name, std::string_view 
   return LayerName{layer, name.substr(dot + 1)};
 }
 
-absl::Status CheckTensors(std::string_view file, ModelConfig& config, TensorMap& tensors) {
+std::vector<ExpectedTensor> DenseProjections(const ModelConfig& config) {
+  std::vector<ExpectedTensor> expected;
+  const int64_t hidden = config.hidden_size;
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    const LayerConfig& layer = config.layers[i];
+    const std::string attention = Concat("layers.", i, ".self_attn.");
+    const std::string mlp = Concat("layers.", i, ".mlp.");
+    const int64_t inner = layer.intermediate_size;
+    const int64_t q_size = int64_t{layer.num_heads} * layer.head_dim;
+    const int64_t kv_size = int64_t{layer.num_kv_heads} * layer.head_dim;
+    expected.push_back({attention + "q_proj.weight", {q_size, hidden}});
+    expected.push_back({attention + "k_proj.weight", {kv_size, hidden}});
+    expected.push_back({attention + "v_proj.weight", {kv_size, hidden}});
+    expected.push_back({attention + "o_proj.weight", {hidden, q_size}});
+    expected.push_back({mlp + "gate_proj.weight", {inner, hidden}});
+    expected.push_back({mlp + "up_proj.weight", {inner, hidden}});
+    expected.push_back({mlp + "down_proj.weight", {hidden, inner}});
+  }
+  return expected;
+}
+
+absl::Status CheckTensors(std::string_view file, const std::vector<ExpectedTensor>& projections,
+                          ModelConfig& config, TensorMap& tensors) {
   if (config.tied_head) tensors.erase("lm_head.weight");
-  Checker checker(file, tensors);
   const auto embedding = tensors.find("embed_tokens.weight");
-  if (embedding == tensors.end()) return checker.Error("tensor embed_tokens.weight is missing");
+  if (embedding == tensors.end()) return Error(file, "tensor embed_tokens.weight is missing");
   const int64_t rows = embedding->second.num_rows();
   if (rows > ConfigLimits::kVocabSize) {
-    return checker.Error("tensor embed_tokens.weight has ", rows, " rows, more than ",
-                         ConfigLimits::kVocabSize);
+    return Error(file, "tensor embed_tokens.weight has ", rows, " rows, more than ",
+                 ConfigLimits::kVocabSize);
   }
   config.vocab_size = static_cast<int>(rows);
   RETURN_IF_ERROR(FinishConfig(file, config));
 
-  RETURN_IF_ERROR(checker.Expect("embed_tokens.weight", {rows, config.hidden_size}));
-  RETURN_IF_ERROR(checker.Expect("norm.weight", {config.hidden_size}));
-  if (!config.tied_head) {
-    RETURN_IF_ERROR(checker.Expect("lm_head.weight", {rows, config.hidden_size}));
-  }
-  for (size_t i = 0; i < config.layers.size(); ++i) {
-    for (const LayerTensor& tensor : LayerTensors(config, config.layers[i])) {
-      RETURN_IF_ERROR(checker.Expect(Concat("layers.", i, ".", tensor.name), tensor.shape));
+  std::vector<ExpectedTensor> expected = CommonTensors(config);
+  expected.insert(expected.end(), projections.begin(), projections.end());
+  std::set<std::string_view> names;
+  for (const ExpectedTensor& wanted : expected) {
+    const auto it = tensors.find(wanted.name);
+    if (it == tensors.end()) return Error(file, "tensor ", wanted.name, " is missing");
+    if (it->second.shape != wanted.shape) {
+      return Error(file, "tensor ", wanted.name, " has shape ", ShapeText(it->second.shape),
+                   ", the configuration calls for ", ShapeText(wanted.shape));
     }
+    names.insert(wanted.name);
   }
-  if (checker.num_found() == tensors.size()) return absl::OkStatus();
   for (const auto& [name, tensor] : tensors) {
-    if (!IsExpected(config, name)) {
-      return checker.Error("tensor ", Quoted(name), " is not part of a Gemma 3 model of ",
-                           config.layers.size(), " layers");
+    if (!names.contains(name)) {
+      return Error(file, "tensor ", Quoted(name), " is not part of a Gemma 3 model of ",
+                   config.layers.size(), " layers");
     }
   }
-  return checker.Error("tensors are left over");
+  return absl::OkStatus();
 }
 
 }  // namespace weightless::model

@@ -4,8 +4,8 @@
 
 namespace weightless::worker {
 
-proto::Description Describe(const model::Checkpoint& checkpoint, const kernels::Backend& backend,
-                            const PlanLimits& limits) {
+proto::Description Describe(const model::Checkpoint& checkpoint, const WeightKind& kind,
+                            const kernels::Backend& backend, const PlanLimits& limits) {
   const model::ModelConfig& config = checkpoint.config();
   proto::Description description;
   description.set_protocol_version(proto::PROTOCOL_VERSION_CURRENT);
@@ -38,25 +38,17 @@ proto::Description Describe(const model::Checkpoint& checkpoint, const kernels::
   device.set_numerics(backend.numerics());
   device.set_memory_total_bytes(backend.memory_total_bytes());
 
-  description.mutable_weights()->set_mode("dense");
+  kind.Describe(*description.mutable_weights());
   description.mutable_weights()->set_dtype(std::string(Name(backend.activation_type())));
   return description;
 }
 
 void AddMemoryLedger(const MemoryLedger& ledger, proto::Description& description) {
-  const auto add = [&description](const char* kind, size_t size_bytes) {
+  for (const auto& [kind, size_bytes] : ledger.uses()) {
     proto::MemoryUse& use = *description.add_memory();
     use.set_kind(kind);
     use.set_size_bytes(size_bytes);
-  };
-  add("weights", ledger.weights.projections);
-  add("embedding", ledger.weights.embedding);
-  add("norms", ledger.weights.norms);
-  add("rope", ledger.weights.rope);
-  add("kv_full", ledger.kv_full);
-  add("kv_sliding", ledger.kv_sliding);
-  add("activations", ledger.activations);
-  add("logits", ledger.logits);
+  }
 }
 
 void AddWorkspace(const kernels::Backend& backend, proto::Description& description) {

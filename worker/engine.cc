@@ -80,6 +80,15 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const model::Checkpoint& 
                                                        std::unique_ptr<kernels::Backend> backend,
                                                        const EngineOptions& options,
                                                        const LoadProgress& progress) {
+  DenseWeights kind;
+  return Create(checkpoint, kind, std::move(backend), options, progress);
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const model::Checkpoint& checkpoint,
+                                                       WeightKind& kind,
+                                                       std::unique_ptr<kernels::Backend> backend,
+                                                       const EngineOptions& options,
+                                                       const LoadProgress& progress) {
   const model::ModelConfig& config = checkpoint.config();
   RETURN_IF_ERROR(CheckOptions(options, config));
   // Reads every byte once, beside the loading; joined when it goes out of scope.
@@ -92,30 +101,32 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const model::Checkpoint& 
                     .max_step_tokens = options.max_step_tokens,
                     .sliding_window = config.sliding_window};
   ASSIGN_OR_RETURN(Weights weights,
-                   Weights::Load(checkpoint, limits.max_context, *backend, progress));
+                   Weights::Load(checkpoint, kind, limits.max_context, *backend, progress));
   ASSIGN_OR_RETURN(Activations activations,
                    Activations::Create(weights, limits.max_step_tokens, *backend));
   ASSIGN_OR_RETURN(StepBatch batch, StepBatch::Create(limits, *backend));
   ASSIGN_OR_RETURN(Sampler::Memory sampler_memory, Sampler::Memory::Create(limits, *backend));
-  const size_t step_bytes =
-      activations.layer_bytes() + batch.size_bytes() + sampler_memory.size_bytes();
-  const size_t used_bytes = weights.bytes().total() + activations.logit_bytes() + step_bytes;
+  MemoryLedger ledger = weights.memory();
+  ledger.Add("activations",
+             activations.layer_bytes() + batch.size_bytes() + sampler_memory.size_bytes());
+  ledger.Add("logits", activations.logit_bytes());
   ASSIGN_OR_RETURN(const KvBlocks blocks,
-                   ChooseKvBlocks(config, *backend, options, limits, used_bytes));
+                   ChooseKvBlocks(config, *backend, options, limits, ledger.total()));
   limits.num_full_blocks = blocks.full;
   limits.num_sliding_blocks = blocks.sliding;
   ASSIGN_OR_RETURN(KvCache kv_cache, KvCache::Create(config, blocks, *backend));
 
-  proto::Description description = Describe(checkpoint, *backend, limits);
-  if (!options.model_name.empty()) description.mutable_model()->set_name(options.model_name);
-  description.mutable_model()->set_weight_identity(identity.get());
   const KvBytes kv_bytes = KvSize(config, *backend, blocks);
-  AddMemoryLedger({.weights = weights.bytes(),
-                   .kv_full = kv_bytes.full,
-                   .kv_sliding = kv_bytes.sliding,
-                   .activations = step_bytes,
-                   .logits = activations.logit_bytes()},
-                  description);
+  ledger.Add("kv_full", kv_bytes.full);
+  ledger.Add("kv_sliding", kv_bytes.sliding);
+
+  proto::Description description = Describe(checkpoint, kind, *backend, limits);
+  if (!options.model_name.empty()) description.mutable_model()->set_name(options.model_name);
+  std::string weight_identity = identity.get();
+  const std::string& mode = description.weights().mode();
+  if (mode != "dense") weight_identity += "-" + mode;
+  description.mutable_model()->set_weight_identity(weight_identity);
+  AddMemoryLedger(ledger, description);
   Model model(std::move(weights), std::move(kv_cache), std::move(activations), *backend);
   return std::unique_ptr<Engine>(new Engine(std::move(backend), std::move(model), std::move(batch),
                                             std::move(sampler_memory), limits, options,

@@ -57,6 +57,12 @@ class Engine {
                                                         std::unique_ptr<kernels::Backend> backend,
                                                         const EngineOptions& options,
                                                         const LoadProgress& progress = {});
+  // Likewise, with weights of another kind than dense.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const model::Checkpoint& checkpoint,
+                                                        WeightKind& kind,
+                                                        std::unique_ptr<kernels::Backend> backend,
+                                                        const EngineOptions& options,
+                                                        const LoadProgress& progress = {});
 
   // Constant after Create.
   const proto::Description& description() const { return description_; }

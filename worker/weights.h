@@ -1,20 +1,19 @@
 // A checkpoint's tensors as the backend multiplies by them: q, k, v stacked into one matrix, gate
-// and up into another, norm factors complete, the rotary tables of every layer type.
+// and up into another, norm factors complete, the rotary tables of every layer type. The form of
+// the matrices is the weight kind's.
 #pragma once
 
-#include <cstddef>
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "model/checkpoint.h"
+#include "worker/memory_ledger.h"
+#include "worker/weight_kind.h"
+#include "worker/weight_reader.h"
 
 namespace weightless::worker {
-
-// 0 .. 1 while weights load. Called by the loading thread.
-using LoadProgress = std::function<void(double fraction)>;
 
 struct LayerWeights {
   kernels::TensorView attention_norm;  // f32 [1, hidden_size]
@@ -31,23 +30,14 @@ struct LayerWeights {
   kernels::TensorView post_mlp_norm;               // f32 [1, hidden_size]
 };
 
-// Backend memory by use.
-struct WeightBytes {
-  size_t projections = 0;
-  size_t embedding = 0;  // and the head, where it is a matrix of its own
-  size_t norms = 0;
-  size_t rope = 0;
-
-  size_t total() const { return projections + embedding + norms + rope; }
-};
-
 // Immutable after Load. The backend outlives it.
 class Weights {
  public:
   // `max_length`: positions the rotary tables cover. kResourceExhausted when the backend has no
   // room, naming what did not fit.
-  static absl::StatusOr<Weights> Load(const model::Checkpoint& checkpoint, int max_length,
-                                      kernels::Backend& backend, const LoadProgress& progress);
+  static absl::StatusOr<Weights> Load(const model::Checkpoint& checkpoint, WeightKind& kind,
+                                      int max_length, kernels::Backend& backend,
+                                      const LoadProgress& progress);
 
   const std::vector<LayerWeights>& layers() const { return layers_; }
   // Both [vocab_size, hidden_size].
@@ -57,7 +47,7 @@ class Weights {
   // sqrt(hidden_size), rounded to bfloat16 in bfloat16 mode as the published models are run.
   float embedding_scale() const { return embedding_scale_; }
   float norm_eps() const { return norm_eps_; }
-  const WeightBytes& bytes() const { return bytes_; }
+  const MemoryLedger& memory() const { return memory_; }
 
  private:
   friend class WeightLoader;
@@ -70,7 +60,7 @@ class Weights {
   kernels::TensorView final_norm_;
   float embedding_scale_ = 1;
   float norm_eps_ = 1e-6f;
-  WeightBytes bytes_;
+  MemoryLedger memory_;
 };
 
 }  // namespace weightless::worker

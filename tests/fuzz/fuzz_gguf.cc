@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto config = GgufConfig(*header);
   if (!config.ok()) return 0;
   CHECK(!config->layers.empty() && config->layers.size() <= ConfigLimits::kLayers);
-  if (CheckTensors("fuzz", *config, tensors).ok()) {
+  if (CheckTensors("fuzz", DenseProjections(*config), *config, tensors).ok()) {
     CHECK(tensors.size() >= 2 + 13 * config->layers.size());
   }
   return 0;
