@@ -18,6 +18,7 @@ void AddLocalModelFlags(CLI::App& app, LocalModelFlags& flags) {
                  "--model-dir")
       ->capture_default_str();
   app.add_option("--model-dir", flags.model_dir, "folder where models are looked for by name");
+  app.add_option("--device", flags.device, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--dtype", flags.dtype, "bfloat16 or float32")->capture_default_str();
   app.add_option("--kernels", flags.kernels, "auto, reference, avx2, avx512bf16 or amx")
       ->capture_default_str();
@@ -34,6 +35,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(const model::Checkpoi
                                                            const worker::EngineOptions& options) {
   worker::WorkerConfig config;
   config.model = flags.model;
+  config.device = flags.device;
   config.dtype = flags.dtype;
   config.kernels = flags.kernels;
   config.threads = flags.threads;

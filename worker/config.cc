@@ -1,8 +1,10 @@
 #include "worker/config.h"
 
 #include <array>
+#include <charconv>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "common/concat.h"
@@ -25,6 +27,20 @@ constexpr std::array<std::pair<std::string_view, KernelFamily>, 5> kFamilies = {
     {"amx", KernelFamily::kAmx},
 }};
 constexpr int kMaxThreads = 1024;
+constexpr int kMaxGpus = 64;
+
+// "cuda" or "cuda:N".
+bool IsCuda(std::string_view device) {
+  constexpr std::string_view kCuda = "cuda";
+  if (device.substr(0, kCuda.size()) != kCuda) return false;
+  device.remove_prefix(kCuda.size());
+  if (device.empty()) return true;
+  if (device[0] != ':') return false;
+  int index = -1;
+  const char* const end = device.data() + device.size();
+  const std::from_chars_result parsed = std::from_chars(device.data() + 1, end, index);
+  return parsed.ec == std::errc() && parsed.ptr == end && index >= 0 && index < kMaxGpus;
+}
 
 std::optional<KernelFamily> FindFamily(std::string_view name) {
   for (const auto& [family_name, family] : kFamilies) {
@@ -44,6 +60,11 @@ absl::Status Validate(const WorkerConfig& config) {
   if (!config.metrics_listen.empty() && !ParseHostPort(config.metrics_listen).has_value()) {
     return absl::InvalidArgumentError(Concat("--metrics-listen ", Quoted(config.metrics_listen),
                                              " is not host:port with a port up to 65535"));
+  }
+  if (config.device != "cpu" && !IsCuda(config.device)) {
+    return absl::InvalidArgumentError(Concat("--device ", Quoted(config.device),
+                                             " is none of cpu, cuda, cuda:N with N below ",
+                                             kMaxGpus));
   }
   RETURN_IF_ERROR(CheckComplete(config.grpc_tls));
   if (config.dtype != "bfloat16" && config.dtype != "float32") {
@@ -68,6 +89,10 @@ absl::Status Validate(const WorkerConfig& config) {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const WorkerConfig& config) {
   RETURN_IF_ERROR(Validate(config));
+  if (config.device != "cpu") {
+    return absl::InvalidArgumentError(
+        Concat("--device ", config.device, ": this build has no CUDA backend, only cpu"));
+  }
   const DType type = config.dtype == "float32" ? DType::kF32 : DType::kBF16;
   const KernelFamily family = *FindFamily(config.kernels);
   if (family == KernelFamily::kReference) return weightless::kernels::MakeReferenceBackend(type);

@@ -16,6 +16,7 @@ namespace weightless::worker {
 struct WorkerConfig {
   std::string model;                   // path of a checkpoint
   std::string listen = "127.0.0.1:0";  // host:port, port 0: any free one
+  std::string device = "cpu";          // "cpu", "cuda" (the first GPU) or "cuda:N"
   std::string metrics_listen;          // host:port that answers GET /metrics; empty: none
   GrpcTlsFiles grpc_tls;
   std::string dtype = "bfloat16";
@@ -29,8 +30,9 @@ struct WorkerConfig {
 // check.
 absl::Status Validate(const WorkerConfig& config);
 
-// The backend that dtype, kernels and threads ask for. kInvalidArgument when this processor cannot
-// run the kernels.
+// The backend that device, dtype, kernels and threads ask for; the one place that knows which there
+// are. kInvalidArgument when this build has none for the device, or this processor cannot run the
+// kernels.
 absl::StatusOr<std::unique_ptr<weightless::kernels::Backend>> MakeBackend(
     const WorkerConfig& config);
 

@@ -44,6 +44,7 @@ void AddFlags(WorkerConfig& config, CLI::App& app) {
                  "KV blocks of full-attention layers; 0: by memory");
   app.add_option("--num-sliding-blocks", engine.num_sliding_blocks,
                  "KV blocks of sliding layers; 0: by memory");
+  app.add_option("--device", config.device, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--dtype", config.dtype, "bfloat16 or float32")->capture_default_str();
   app.add_option("--threads", config.threads, "0: all cores");
   app.add_option("--kernels", config.kernels, "auto, reference, avx2, avx512bf16 or amx")
@@ -66,6 +67,7 @@ absl::Status Serve(const WorkerConfig& config, ShutdownSignal& shutdown) {
   if (ParseLogLevel(config.log_level, level)) SetLogLevel(level);
   LogInfo("starting", {{"model", config.model},
                        {"listen", config.listen},
+                       {"device", config.device},
                        {"dtype", config.dtype},
                        {"kernels", config.kernels},
                        {"threads", config.threads},

@@ -45,6 +45,12 @@ TEST(WorkerConfigTest, NamesTheFlagThatIsWrong) {
   config = Valid();
   config.dtype = "int8";
   ExpectInvalid(config, "--dtype \"int8\"");
+  for (const char* device :
+       {"", "gpu", "cpu:0", "cuda:", "cuda:-1", "cuda:64", "cuda:1x", "cuda0"}) {
+    config = Valid();
+    config.device = device;
+    ExpectInvalid(config, "is none of cpu, cuda, cuda:N with N below 64");
+  }
   config = Valid();
   config.kernels = "sse";
   ExpectInvalid(config, "--kernels \"sse\"");
@@ -54,6 +60,18 @@ TEST(WorkerConfigTest, NamesTheFlagThatIsWrong) {
   config = Valid();
   config.log_level = "loud";
   ExpectInvalid(config, "--log-level \"loud\"");
+}
+
+TEST(WorkerConfigTest, SaysThatThisBuildLacksTheDevice) {
+  for (const char* device : {"cuda", "cuda:3"}) {
+    WorkerConfig config = Valid();
+    config.device = device;
+    EXPECT_EQ(Validate(config), absl::OkStatus());
+    const auto backend = MakeBackend(config);
+    EXPECT_EQ(backend.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(backend.status().message()),
+                HasSubstr(std::string("--device ") + device + ": this build has no CUDA backend"));
+  }
 }
 
 TEST(WorkerConfigTest, MakesTheBackendThatIsAskedFor) {
