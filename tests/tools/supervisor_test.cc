@@ -43,13 +43,21 @@ TEST(SupervisorTest, StopsEverythingOnASignal) {
 TEST(SupervisorTest, StopsStageByStage) {
   SupervisorOptions options = Options();
   std::vector<std::string> stopped;
+  std::atomic<int> num_up = 0;
   options.on_ready = Stop;
   options.on_line = [&](const std::string& program, const std::string& line) {
+    if (line == "up") ++num_up;
     if (line == "bye") stopped.push_back(program);
   };
-  const std::string script = "trap 'echo bye >&2; exit 0' TERM; while :; do sleep 0.01; done";
+  // It is up when the trap is set.
+  const std::string script =
+      "trap 'echo bye >&2; exit 0' TERM; echo up >&2; while :; do sleep 0.01; done";
+  Program worker = Shell("worker", script, 1), router = Shell("router", script, 0);
+  worker.make_probe = router.make_probe = [&num_up] {
+    return [&num_up] { return num_up == 2 ? ProbeResult::kReady : ProbeResult::kNotReady; };
+  };
   Supervisor supervisor(options);
-  EXPECT_EQ(supervisor.Run({Shell("worker", script, 1), Shell("router", script, 0)}), 0);
+  EXPECT_EQ(supervisor.Run({worker, router}), 0);
   EXPECT_THAT(stopped, ElementsAre("router", "worker"));
 }
 
