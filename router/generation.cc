@@ -70,9 +70,8 @@ absl::StatusOr<std::vector<int>> OutputBudgets(const GenerationSpec& spec, Lengt
     if (prompt_len == 0) return FieldError("prompt", "out_of_range", "the prompt is empty");
     const std::optional<int64_t> otherwise =
         spec.is_chat ? std::nullopt : std::optional(kDefaultCompletionTokens);
-    ASSIGN_OR_RETURN(
-        const int budget,
-        OutputBudget(PromptField(spec), prompt_len, spec.options.max_tokens, otherwise, limit));
+    ASSIGN_OR_RETURN(const int budget, OutputBudget(PromptField(spec), prompt_len,
+                                                    spec.options.max_tokens, otherwise, limit));
     if (spec.options.min_tokens > budget) {
       return FieldError(
           "min_tokens", "out_of_range",
