@@ -53,6 +53,9 @@ function(weightless_test NAME)
   add_executable(${NAME} ${ARG_SOURCES})
   target_link_libraries(${NAME} PRIVATE weightless_flags ${ARG_LIBS} GTest::gmock GTest::gtest
                                         GTest::gtest_main)
+  if(WEIGHTLESS_SANITIZE)
+    target_compile_options(${NAME} PRIVATE -O0)  # optimising the checks in tests is half of the build
+  endif()
   target_compile_definitions(${NAME} PRIVATE WEIGHTLESS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${NAME} DISCOVERY_MODE PRE_TEST
                        PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
