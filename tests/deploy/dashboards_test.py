@@ -122,7 +122,11 @@ class DashboardsTest(unittest.TestCase):
         self.assertEqual(3, total("sum(weightless_worker_up)"))
         self.assertEqual(total("sum(weightless_memory_total_bytes)"), total("sum(weightless_engine_memory_total_bytes)"))
         self.assertEqual(total("sum(weightless_engine_memory_bytes)"), total("sum(weightless_engine_memory_allocated_bytes)"))
-        time.sleep(2.5)  # two scrapes after the last step
+        quiet, deadline = time.time() + 1, time.monotonic() + 60  # by then the last step is over
+        while min(total("min(timestamp(weightless_steps_total))"),
+                  total("min(timestamp(weightless_engine_step_seconds_count))")) < quiet:
+            self.assertLess(time.monotonic(), deadline, "not scraped")
+            time.sleep(0.2)
         steps = total("sum(weightless_steps_total)")  # also those whose sequences had all ended: nothing to compute
         self.assertLessEqual(total("sum(weightless_engine_step_seconds_count)"), steps)
         self.assertGreater(total("sum(weightless_engine_step_seconds_count)"), 0.99 * steps)
