@@ -23,7 +23,7 @@ absl::StatusOr<ModelConfig> Load(std::string_view file, TensorMap& tensors) {
   auto config = GgufConfig(*header);
   if (!config.ok()) return config;
   absl::Status status = AddGgufTensors(*header, file, tensors);
-  if (status.ok()) status = CheckTensors("m.gguf", *config, tensors);
+  if (status.ok()) status = CheckTensors("m.gguf", DenseProjections(*config), *config, tensors);
   if (!status.ok()) return status;
   return config;
 }
