@@ -11,8 +11,8 @@ namespace weightless {
 //   WARNING event=tls_handshake_failed peer=ipv4:10.0.0.7:51234 reason="certificate has expired"
 //
 // Of a server that we asked, `peer` is the name that we asked for, and missing when that is an
-// address. tls_log.h bounds how many are written. Nothing of a certificate or a key is logged. Other
-// lines of gRPC repeat what our errors say: they are DEBUG.
+// address. tls_log.h bounds how many are written. Nothing of a certificate or a key is logged.
+// Other lines of gRPC repeat what our errors say: they are DEBUG.
 void RouteGrpcLog();
 
 // While it lives, TLS servers that this thread begins talk to `peer`.

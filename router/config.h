@@ -36,7 +36,7 @@ struct RouterConfig {
   int64_t max_tokens_per_minute_per_key = 0;    // prompts and answers; 0 = no limit
   std::string served_model_name;  // what clients call the model; empty = as the worker does
   bool use_generation_config = true;
-  absl::Duration request_timeout = absl::ZeroDuration();  // from request to last token; 0 = none
+  absl::Duration request_timeout = absl::ZeroDuration();    // from request to last token; 0 = none
   absl::Duration worker_wait_timeout = absl::Seconds(120);  // while no worker is ready
   absl::Duration drain_timeout = absl::Seconds(30);
   std::string log_level = "info";

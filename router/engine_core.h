@@ -24,7 +24,7 @@ struct EngineConfig {
   int max_queued = 1024;     // sequences accepted and not placed
   absl::Duration step_timeout = absl::Seconds(30);  // a worker without a result so long is lost
   absl::Duration worker_wait_timeout = absl::Seconds(120);  // for a ready worker that holds it
-  std::string owner = "router";                     // named in a worker's error messages
+  std::string owner = "router";                             // named in a worker's error messages
 };
 
 // Owned by the engine thread. After any number of On... calls, Pump() must follow.
@@ -103,7 +103,7 @@ class EngineCore {
   // Of the longest sequence that a worker ready now could run, and since when it is that.
   int64_t ready_len_ = 0;
   absl::Time ready_len_since_ = absl::InfinitePast();
-  StepOutcome outcome_;                              // of the step being committed
+  StepOutcome outcome_;  // of the step being committed
 
   // The head of the queue found no place; it is looked at again when one of these changed.
   struct Refusal {

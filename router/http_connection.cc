@@ -11,6 +11,7 @@
 
 #include "common/concat.h"
 #include "router/api_error.h"
+#include "router/coroutine_event.h"
 #include "router/http_head.h"
 #include "router/http_parser.h"
 #include "router/http_socket.h"
@@ -37,40 +38,6 @@ constexpr double kSlowestReader = 64 << 10;  // bytes/s
 
 // In the coroutines below every co_await stands in a statement of its own: GCC 12 loses the frame
 // when one is a condition's operand.
-
-// What a coroutine of one thread waits for: set at most once before it looks.
-class Event {
- public:
-  void Set() {
-    set_ = true;
-    if (const auto waiter = std::exchange(waiter_, nullptr)) waiter->Resume();
-  }
-  awaitable<void> Wait() {
-    if (!set_) {
-      co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(
-          [this](auto handler) {
-            waiter_ = std::make_unique<WaiterOf<decltype(handler)>>(std::move(handler));
-          },
-          use_awaitable);
-    }
-    set_ = false;
-  }
-
- private:
-  struct Waiter {
-    virtual ~Waiter() = default;
-    virtual void Resume() = 0;
-  };
-  template <typename Handler>
-  struct WaiterOf : Waiter {
-    explicit WaiterOf(Handler&& h) : handler(std::move(h)) {}
-    void Resume() override { std::move(handler)(); }
-    Handler handler;
-  };
-
-  bool set_ = false;
-  std::unique_ptr<Waiter> waiter_;
-};
 
 class Connection : public HttpConnection, public std::enable_shared_from_this<Connection> {
  public:
@@ -117,6 +84,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   awaitable<bool> WriteRest();
   awaitable<void> Linger();
   awaitable<bool> WaitFor(IoWait wait);
+  awaitable<void> WaitForEvent();
 
   void Watch();
   void OnReadable();
@@ -137,7 +105,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   std::string request_id_;
 
   std::shared_ptr<Waker> waker_;
-  Event event_;
+  CoroutineEvent event_;
   Waiting waiting_ = Waiting::kNothing;
   absl::Time deadline_;
   std::string out_;   // one Advance's bytes
@@ -321,6 +289,13 @@ awaitable<bool> Connection::WaitFor(IoWait wait) {
   co_return !ec;
 }
 
+awaitable<void> Connection::WaitForEvent() {
+  if (event_.Take()) co_return;
+  co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(
+      [this](auto handler) { event_.Hold(std::move(handler)); }, use_awaitable);
+  event_.Take();
+}
+
 // Answers before the body is read; false when the connection ends with that. A short body is
 // skipped, for a long one it is not worth it.
 awaitable<bool> Connection::RefuseHead(HttpResponse refusal) {
@@ -396,7 +371,7 @@ awaitable<void> Connection::Pump(Reply& reply) {
     }
     if (progress.done) co_return;
     Await(Waiting::kSilence, shared_.options.keep_alive_interval);
-    co_await event_.Wait();
+    co_await WaitForEvent();
     AwaitNothing();
   }
   keep_alive_ = false;

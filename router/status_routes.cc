@@ -18,8 +18,7 @@ HttpResponse Json(int status, std::string body) {
 std::string ModelObject(const std::string& name, const ServedModel& model, int64_t max_len) {
   return Concat("{\"id\":", JsonString(name),
                 ",\"object\":\"model\",\"created\":", absl::ToUnixSeconds(model.loaded_at),
-                ",\"owned_by\":\"weightless\",",
-                "\"max_model_len\":", max_len, "}");
+                ",\"owned_by\":\"weightless\",", "\"max_model_len\":", max_len, "}");
 }
 
 std::string ReplicaObject(const ReplicaLoad& load) {
@@ -47,8 +46,7 @@ HttpResponse Routes::Models() {
 absl::StatusOr<HttpResponse> Routes::Model(std::string_view id) {
   ASSIGN_OR_RETURN(const auto view, CurrentModel());
   RETURN_IF_ERROR(CheckModelName(*view, std::string(id)));
-  return Json(200,
-              ModelObject(view->name, *view->model, dispatcher_.length_limit().num_tokens));
+  return Json(200, ModelObject(view->name, *view->model, dispatcher_.length_limit().num_tokens));
 }
 
 HttpResponse Routes::Ready() {

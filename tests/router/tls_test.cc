@@ -146,8 +146,7 @@ TEST(TlsHandshakeTest, PlainHttpIsToldSoAndClosed) {
   EXPECT_EQ(Member(response.body, "message"), "this port speaks HTTPS only");
   EXPECT_TRUE(client.IsClosed());
   const std::string log = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log,
-              HasSubstr("event=tls_handshake_failed peer=127.0.0.1 reason=\"http request\""));
+  EXPECT_THAT(log, HasSubstr("event=tls_handshake_failed peer=127.0.0.1 reason=\"http request\""));
   EXPECT_THAT(log, testing::Not(HasSubstr("secret")));
   EXPECT_EQ(server.dispatcher.num_submitted(), 0u);
 }
