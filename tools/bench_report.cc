@@ -13,9 +13,8 @@ double StepRate(const BenchRow& row) { return static_cast<double>(row.step_bytes
 }  // namespace
 
 std::string FormatTable(const BenchReport& report) {
-  std::string text =
-      absl::StrFormat("%s, %s on %s, median of %d\n\n", report.model, report.numerics,
-                      report.device, report.threads, report.repeats);
+  std::string text = absl::StrFormat("%s, %s on %s, median of %d\n\n", report.model,
+                                     report.numerics, report.device, report.repeats);
   text += absl::StrFormat("%-8s %6s %8s %11s %12s %10s %8s %10s %7s\n", "phase", "batch", "context",
                           "ms", "tokens/s", "MB/step", "GB/s", "read GB/s", "share");
   for (const BenchRow& row : report.rows) {

@@ -15,14 +15,12 @@ class ReadMeter {
   ReadMeter(const ReadMeter&) = delete;
   ReadMeter& operator=(const ReadMeter&) = delete;
 
-  // Bytes per second at which the threads together read the buffer, the better of two passes. Other
-  // users of the machine's memory change it from one moment to the next: measure right beside what
-  // it is compared with.
+  // Bytes per second at which the threads together read the buffer once. Other users of the
+  // machine's memory change it from one moment to the next: measure right beside what it is
+  // compared with, and take the same of both, median and median.
   double Measure();
 
  private:
-  double MeasurePass();
-
   const int num_threads_;
   const std::span<uint64_t> words_;
   uint64_t sum_ = 0;  // keeps the reads from being dropped

@@ -66,13 +66,13 @@ double MeasureReadRate(int num_threads) {
     pool.ForRange(kWords, 1, [&](int64_t begin, int64_t end, int t) {
       typedef uint64_t Line __attribute__((vector_size(64)));
       const auto* lines = reinterpret_cast<const Line*>(data + begin);
+      const int64_t part = (end - begin) / 8 / 4;  // four streams: faster than one
       Line sum[4] = {};
-      for (int64_t i = 0; i + 4 <= (end - begin) / 8; i += 4) {
-        __builtin_prefetch(lines + i + 64);
-        __builtin_prefetch(lines + i + 65);
-        __builtin_prefetch(lines + i + 66);
-        __builtin_prefetch(lines + i + 67);
-        for (int j = 0; j < 4; ++j) sum[j] += lines[i + j];
+      for (int64_t i = 0; i < part; ++i) {
+        for (int j = 0; j < 4; ++j) {
+          __builtin_prefetch(lines + j * part + i + 32);
+          sum[j] += lines[j * part + i];
+        }
       }
       const Line total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
       sums[static_cast<size_t>(t) * 8] += total[0] + total[7];

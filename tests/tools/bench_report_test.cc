@@ -9,6 +9,7 @@ namespace weightless::tools {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 BenchReport Report() {
   BenchReport report;
@@ -31,6 +32,15 @@ TEST(BenchReportTest, TableShowsTheShareOfTheReadRate) {
   const std::string table = FormatTable(Report());
   EXPECT_THAT(table, HasSubstr("1024.0"));
   EXPECT_THAT(table, HasSubstr("100.0     10.0       20.0    50 %"));
+}
+
+TEST(BenchReportTest, TableNamesModelNumericsDeviceAndRepeats) {
+  BenchReport report = Report();
+  report.numerics = "n";
+  report.device = "d, 2 threads";
+  report.threads = 2;
+  report.repeats = 5;
+  EXPECT_THAT(FormatTable(report), StartsWith("m, n on d, 2 threads, median of 5\n"));
 }
 
 TEST(BenchReportTest, JsonHoldsTheSameNumbers) {
