@@ -135,7 +135,9 @@ AuditCheck CheckServerCounts(const AuditInput& input) {
   CompareCount("requests", static_cast<double>(summary.completed),
                static_cast<double>(summary.failed + summary.cancelled), input.server->requests,
                tolerance, check);
-  CompareCount("prompt tokens", static_cast<double>(summary.input_tokens), uncertain_input,
+  const uint64_t cached = input.server->has_cached_prompt_tokens ? 0 : summary.cached_tokens;
+  CompareCount(cached > 0 ? "prompt tokens without the cached" : "prompt tokens",
+               static_cast<double>(summary.input_tokens - cached), uncertain_input,
                input.server->prompt_tokens, tolerance, check);
   CompareCount("output tokens", static_cast<double>(summary.output_tokens), uncertain_output,
                input.server->output_tokens, tolerance, check);

@@ -19,6 +19,7 @@ using boost::system::error_code;
 
 constexpr auto kProgressInterval = std::chrono::milliseconds(200);
 constexpr int kInterruptedExitCode = 130;
+constexpr auto kSameSignal = std::chrono::milliseconds(500);  // timeout(1) sends its signal twice
 
 // One use of Runner::Run: everything happens on the thread that runs `io`.
 class Execution {
@@ -184,10 +185,15 @@ class Execution {
   void WaitForSignal() {
     signals_.async_wait([this](error_code ec, int) {
       if (ec || is_finished_) return;
-      if (std::exchange(result_.was_interrupted, true)) std::_Exit(kInterruptedExitCode);
-      StopSending();
-      for (const auto& target : targets_) target->CancelAll();
-      WaitForSignal();
+      if (!result_.was_interrupted) {
+        result_.was_interrupted = true;
+        interrupted_at_ = SteadyClock::now();
+        StopSending();
+        for (const auto& target : targets_) target->CancelAll();
+      } else if (SteadyClock::now() - interrupted_at_ > kSameSignal) {
+        std::_Exit(kInterruptedExitCode);
+      }
+      if (!is_finished_) WaitForSignal();
     });
   }
 
@@ -228,6 +234,7 @@ class Execution {
   std::vector<std::unique_ptr<HttpClient>>& targets_;
   const RunPlan& plan_;
   RunResult result_;
+  SteadyTime interrupted_at_;
   LoopMonitor monitor_;
   asio::signal_set signals_;
   asio::steady_timer arrival_timer_;

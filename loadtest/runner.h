@@ -58,7 +58,8 @@ struct RunResult {
 };
 
 // Runs the plan against the targets and returns when every request has
-// ended. The first signal ends the run with what there is, a second one the process.
+// ended. The first signal ends the run with what there is, another one half a second later the
+// process.
 class Runner {
  public:
   Runner();

@@ -20,15 +20,16 @@ struct Names {
   const char* prompt_tokens;
   const char* output_tokens;
   const char* ttft;
+  bool has_cached_prompt_tokens;
 };
 
 constexpr std::array kFamilies = {
     Names{"weightless", "weightless_requests_total", "outcome", "weightless_prompt_tokens_total",
-          "weightless_generated_tokens_total", "weightless_ttft_seconds_bucket"},
+          "weightless_generated_tokens_total", "weightless_ttft_seconds_bucket", true},
     Names{"vllm", "vllm:request_success_total", "finished_reason", "vllm:prompt_tokens_total",
-          "vllm:generation_tokens_total", "vllm:time_to_first_token_seconds_bucket"},
-    Names{"llamacpp", "", "", "llamacpp:prompt_tokens_total", "llamacpp:tokens_predicted_total",
-          ""},
+          "vllm:generation_tokens_total", "vllm:time_to_first_token_seconds_bucket", true},
+    Names{"llamacpp", "", "", "llamacpp:prompt_tokens_total", "llamacpp:tokens_predicted_total", "",
+          false},
 };
 
 bool IsAnswer(const MetricSample& sample, const char* outcome_label) {
@@ -120,6 +121,7 @@ ServerCounts CountsOf(const std::vector<MetricSample>& samples) {
     }
     if (!counts.requests && !counts.output_tokens) continue;
     counts.family = names.family;
+    counts.has_cached_prompt_tokens = names.has_cached_prompt_tokens;
     return counts;
   }
   return counts;

@@ -26,6 +26,7 @@ struct ServerCounts {
   std::string family;              // "weightless", "vllm", "llamacpp"; empty: none known
   std::optional<double> requests;  // that ended with an answer
   std::optional<double> prompt_tokens;
+  bool has_cached_prompt_tokens = true;  // in prompt_tokens; llama.cpp counts only what it computes
   std::optional<double> output_tokens;
   std::map<double, double> ttft_buckets;  // upper bound in seconds -> requests at or below
 };

@@ -42,9 +42,11 @@ TEST(ServerMetricsTest, KnowsVllmAndLlamaCpp) {
   EXPECT_EQ(vllm.family, "vllm");
   EXPECT_EQ(vllm.requests, 2);
   EXPECT_FALSE(vllm.prompt_tokens);
+  EXPECT_TRUE(vllm.has_cached_prompt_tokens);
   const ServerCounts llama = Counts("llamacpp:tokens_predicted_total 12\n");
   EXPECT_EQ(llama.family, "llamacpp");
   EXPECT_FALSE(llama.requests);
+  EXPECT_FALSE(llama.has_cached_prompt_tokens);
   EXPECT_EQ(Counts("other 1\n").family, "");
 }
 
