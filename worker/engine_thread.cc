@@ -103,6 +103,7 @@ absl::Time EngineThread::PlanDeadline() {
 
 void EngineThread::Do(const Work& work) {
   if (work.stream != current_) {
+    if (work.stream->aborted) return;  // it came late, and another may own the engine by now
     Reset();
     current_ = work.stream;
   }
