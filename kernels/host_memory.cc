@@ -80,6 +80,7 @@ class HostBuffer final : public Buffer {
 std::unique_ptr<Buffer> HostMemory::Allocate(size_t size_bytes) {
   if (size_bytes > HostMemoryBytes()) return nullptr;
   const size_t cut_bytes = RoundUp(size_bytes, kPage);
+  const std::lock_guard lock(mutex_);
   std::shared_ptr<Region> region = region_;
   std::byte* data = region != nullptr ? region->Cut(cut_bytes) : nullptr;
   if (data == nullptr) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 
 #include "kernels/backend.h"
 
@@ -11,8 +12,8 @@ namespace weightless::kernels {
 
 // Buffers of one backend, side by side in large regions of huge pages: the matrices of a layer are
 // one to five MB, too small to lie in huge pages each on its own, and a walk of page tables in
-// front of every 4 KB costs a decode step up to a tenth of its time. Owned by one thread, except
-// allocated_bytes().
+// front of every 4 KB costs a decode step up to a tenth of its time. Thread-safe: kernel threads
+// take their scratch here.
 class HostMemory {
  public:
   // Zeroed, page aligned; pages are touched on first use and given back when the buffer goes. Null
@@ -26,6 +27,7 @@ class HostMemory {
   class Region;
 
  private:
+  std::mutex mutex_;                // of region_
   std::shared_ptr<Region> region_;  // small buffers are cut from it; shared with those
   std::atomic<size_t> allocated_bytes_ = 0;
 };
