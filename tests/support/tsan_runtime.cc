@@ -25,10 +25,14 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libabsl_strings.so\n"               // on strings gRPC passes around
          "called_from_lib:libabsl_time.so\n"
          "called_from_lib:libabsl_time_zone.so\n"
+         "race:libabsl_random_internal_pool_urbg.so\n"  // a pool with a lock of its own
          // gRPC does not wait for its pollers at exit.
          "thread:grpc_core::Thread::Thread\n"
-         // A header's part of gRPC, ordered by a count inside the library.
-         "race:^grpc::internal::CallbackWithSuccessTag::\n";
+         "called_from_lib:libcrypto.so\n"  // locks and counts of its own
+         "called_from_lib:libssl.so\n"
+         // A header's parts of gRPC, ordered by counts inside the library.
+         "race:^grpc::internal::CallbackWithSuccessTag::\n"
+         "race:^grpc::internal::CallbackWithStatusTag::\n";
 }
 
 namespace {
