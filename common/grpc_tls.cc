@@ -10,10 +10,6 @@
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <ctime>
 #include <string_view>
 #include <utility>
 
@@ -22,6 +18,8 @@
 #include "common/concat.h"
 #include "common/flags.h"
 #include "common/log.h"
+#include "common/pem.h"
+#include "common/small_file.h"
 #include "common/status.h"
 
 namespace weightless {
@@ -30,62 +28,16 @@ namespace {
 constexpr char kCertFlag[] = "--grpc-tls-cert-file";
 constexpr char kKeyFlag[] = "--grpc-tls-key-file";
 constexpr char kCaFlag[] = "--grpc-tls-ca-file";
-constexpr size_t kMaxFileBytes = 1 << 20;
-
-struct Free {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-  void operator()(X509* certificate) const { X509_free(certificate); }
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-template <typename T>
-using Owned = std::unique_ptr<T, Free>;
-
-// Instead of asking a terminal for a passphrase.
-int NoPassphrase(char*, int, int, void*) { return -1; }
-
-Owned<BIO> Reader(const std::string& text) {
-  return Owned<BIO>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             std::fclose);
-  std::string text(kMaxFileBytes + 1, '\0');
-  if (file != nullptr) text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (file == nullptr || std::ferror(file.get()) != 0) {
-    return absl::InvalidArgumentError(Concat("cannot be read: ", std::strerror(errno)));
-  }
-  if (text.size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(Concat("is larger than ", kMaxFileBytes, " bytes"));
-  }
-  return text;
-}
-
-absl::Time ToTime(const ASN1_TIME* time) {
-  std::tm parts{};
-  if (ASN1_TIME_to_tm(time, &parts) != 1) return absl::InfinitePast();
-  return absl::FromTM(parts, absl::UTCTimeZone());
-}
-
-absl::Status CheckDates(const X509* certificate) {
-  const absl::Time from = ToTime(X509_get0_notBefore(certificate));
-  const absl::Time to = ToTime(X509_get0_notAfter(certificate));
-  const absl::Time now = absl::Now();
-  if (now >= from && now < to) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      Concat(now < from ? "the certificate is not valid before " : "the certificate expired at ",
-             absl::FormatTime(now < from ? from : to, absl::UTCTimeZone())));
-}
 
 // The first certificate of PEM text; those that follow are read, too.
-absl::StatusOr<Owned<X509>> ParseCertificates(const std::string& text) {
-  const Owned<BIO> reader = Reader(text);
-  Owned<X509> first(PEM_read_bio_X509(reader.get(), nullptr, NoPassphrase, nullptr));
+absl::StatusOr<PemOwned<X509>> ParseCertificates(const std::string& text) {
+  const PemOwned<BIO> reader = PemReader(text);
+  PemOwned<X509> first = NextCertificate(reader.get());
   if (first == nullptr) {
     ERR_clear_error();
     return absl::InvalidArgumentError("holds no PEM certificate");
   }
-  while (Owned<X509>(PEM_read_bio_X509(reader.get(), nullptr, NoPassphrase, nullptr)) != nullptr) {
+  while (NextCertificate(reader.get()) != nullptr) {
   }
   const bool at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   ERR_clear_error();
@@ -94,13 +46,9 @@ absl::StatusOr<Owned<X509>> ParseCertificates(const std::string& text) {
 }
 
 absl::Status CheckKey(const std::string& text, X509* certificate) {
-  const Owned<EVP_PKEY> key(
-      PEM_read_bio_PrivateKey(Reader(text).get(), nullptr, NoPassphrase, nullptr));
-  const bool fits = key != nullptr && X509_check_private_key(certificate, key.get()) == 1;
+  ASSIGN_OR_RETURN(const PemOwned<EVP_PKEY> key, ParsePrivateKey(text));
+  const bool fits = X509_check_private_key(certificate, key.get()) == 1;
   ERR_clear_error();
-  if (key == nullptr) {
-    return absl::InvalidArgumentError("holds no PEM private key, or one with a passphrase");
-  }
   if (!fits) return absl::InvalidArgumentError("the key does not belong to the certificate");
   return absl::OkStatus();
 }
@@ -110,16 +58,16 @@ absl::Status Bad(std::string_view flag, const std::string& path, const absl::Sta
 }
 
 absl::StatusOr<GrpcTls::Identity> ReadIdentity(const GrpcTlsFiles& files) {
-  const auto cert = ReadFile(files.cert);
+  const auto cert = ReadSmallFile(files.cert, "certificates");
   if (!cert.ok()) return Bad(kCertFlag, files.cert, cert.status());
-  const auto key = ReadFile(files.key);
+  const auto key = ReadSmallFile(files.key, "a private key");
   if (!key.ok()) return Bad(kKeyFlag, files.key, key.status());
-  const auto ca = ReadFile(files.ca);
+  const auto ca = ReadSmallFile(files.ca, "certificates");
   if (!ca.ok()) return Bad(kCaFlag, files.ca, ca.status());
 
   const auto certificate = ParseCertificates(*cert);
   absl::Status status = certificate.status();
-  if (status.ok()) status = CheckDates(certificate->get());
+  if (status.ok()) status = CheckDates(certificate->get(), absl::Now()).status();
   if (!status.ok()) return Bad(kCertFlag, files.cert, status);
   status = CheckKey(*key, certificate->get());
   if (!status.ok()) return Bad(kKeyFlag, files.key, status);

@@ -7,8 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "common/concat.h"
+#include "common/small_file.h"
 #include "common/status.h"
-#include "router/small_file.h"
 
 namespace weightless::router {
 namespace {

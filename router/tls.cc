@@ -9,8 +9,9 @@
 
 #include "common/check.h"
 #include "common/concat.h"
+#include "common/pem.h"
+#include "common/small_file.h"
 #include "common/status.h"
-#include "router/small_file.h"
 
 namespace weightless::router {
 namespace {
@@ -21,32 +22,11 @@ constexpr char kKeyFlag[] = "--tls-key-file ";
 constexpr char kCiphers12[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 constexpr std::string_view kHttp11 = "http/1.1";
 
-struct Free {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-  void operator()(X509* certificate) const { X509_free(certificate); }
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-template <typename T>
-using Owned = std::unique_ptr<T, Free>;
-
 // The reason of the latest error in this thread.
 std::string LastReason() {
   const unsigned long error = ERR_peek_last_error();
   const char* reason = ERR_reason_error_string(error);
   return reason != nullptr ? reason : "unknown error";
-}
-
-// Instead of asking a terminal for a passphrase.
-int NoPassphrase(char*, int, int, void*) { return -1; }
-
-Owned<BIO> Reader(const std::string& text) {
-  return Owned<BIO>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
-}
-
-absl::Time ToTime(const ASN1_TIME* time) {
-  std::tm parts{};
-  if (ASN1_TIME_to_tm(time, &parts) != 1) return absl::InfinitePast();
-  return absl::FromTM(parts, absl::UTCTimeZone());
 }
 
 // Picks HTTP/1.1, or refuses a client that offers only other protocols.
@@ -84,25 +64,15 @@ std::shared_ptr<ssl_ctx_st> NewContext() {
 absl::Status UseCertificate(SSL_CTX* ctx, const std::string& file, absl::Time now,
                             absl::Time& expires_at) {
   ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(file, "a certificate"));
-  const Owned<BIO> reader = Reader(text);
-  const Owned<X509> certificate(
-      PEM_read_bio_X509_AUX(reader.get(), nullptr, NoPassphrase, nullptr));
+  const PemOwned<BIO> reader = PemReader(text);
+  const PemOwned<X509> certificate = LeafCertificate(reader.get());
   if (certificate == nullptr) return absl::InvalidArgumentError("holds no PEM certificate");
-  const absl::Time valid_from = ToTime(X509_get0_notBefore(certificate.get()));
-  expires_at = ToTime(X509_get0_notAfter(certificate.get()));
-  if (now >= expires_at) {
-    return absl::InvalidArgumentError(
-        Concat("the certificate expired at ", absl::FormatTime(expires_at, absl::UTCTimeZone())));
-  }
-  if (now < valid_from) {
-    return absl::InvalidArgumentError(Concat("the certificate is not valid before ",
-                                             absl::FormatTime(valid_from, absl::UTCTimeZone())));
-  }
+  ASSIGN_OR_RETURN(expires_at, CheckDates(certificate.get(), now));
   if (SSL_CTX_use_certificate(ctx, certificate.get()) != 1) {
     return absl::InvalidArgumentError(Concat("the certificate is refused: ", LastReason()));
   }
   for (;;) {
-    Owned<X509> issuer(PEM_read_bio_X509(reader.get(), nullptr, NoPassphrase, nullptr));
+    PemOwned<X509> issuer = NextCertificate(reader.get());
     if (issuer == nullptr) break;
     CHECK(SSL_CTX_add0_chain_cert(ctx, issuer.release()) == 1);
   }
@@ -112,11 +82,7 @@ absl::Status UseCertificate(SSL_CTX* ctx, const std::string& file, absl::Time no
 
 absl::Status UseKey(SSL_CTX* ctx, const std::string& file) {
   ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(file, "a private key"));
-  const Owned<EVP_PKEY> key(
-      PEM_read_bio_PrivateKey(Reader(text).get(), nullptr, NoPassphrase, nullptr));
-  if (key == nullptr) {
-    return absl::InvalidArgumentError("holds no PEM private key, or one with a passphrase");
-  }
+  ASSIGN_OR_RETURN(const PemOwned<EVP_PKEY> key, ParsePrivateKey(text));
   if (SSL_CTX_use_PrivateKey(ctx, key.get()) != 1) {
     return absl::InvalidArgumentError(
         Concat("the key does not belong to the certificate: ", LastReason()));

@@ -6,10 +6,10 @@
 
 #include "absl/status/statusor.h"
 
-namespace weightless::router {
+namespace weightless {
 
 // The whole file. kInvalidArgument, without its name: not there, a folder, not readable, larger
 // than 1 MiB. `what` it should hold is part of the message.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, std::string_view what);
 
-}  // namespace weightless::router
+}  // namespace weightless

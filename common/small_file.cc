@@ -1,4 +1,4 @@
-#include "router/small_file.h"
+#include "common/small_file.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -7,7 +7,7 @@
 
 #include "common/concat.h"
 
-namespace weightless::router {
+namespace weightless {
 namespace {
 
 constexpr size_t kMaxBytes = 1 << 20;
@@ -32,4 +32,4 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path, std::string_v
   return text;
 }
 
-}  // namespace weightless::router
+}  // namespace weightless
