@@ -6,11 +6,13 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "common/check.h"
 #include "common/metric_registry.h"
 #include "common/vllm_metrics.h"
@@ -27,14 +29,18 @@ struct Maker {
   Registry& registry;
   VllmMetrics* vllm;  // or null
 
-  std::vector<std::function<void()>> removers;  // take away again what has been made
+  // Take away again what has been made.
+  std::vector<std::function<void()>> level_removers, count_removers;
 
   template <typename Builder, typename... Args>
   auto* Add(Builder builder, const char* name, const char* help, const Labels& labels,
             const Args&... args) {
     auto& family = builder.Name(name).Help(help).Register(registry);
     auto& metric = family.Add(labels, args...);
-    removers.push_back([&family, &metric] { family.Remove(&metric); });
+    constexpr bool kIsLevel = std::is_same_v<decltype(metric), prometheus::Gauge&>;
+    (kIsLevel ? level_removers : count_removers).push_back([&family, &metric] {
+      family.Remove(&metric);
+    });
     return &metric;
   }
   template <typename Metric>
@@ -218,7 +224,7 @@ struct RouterMetricsStore::Impl {
   const MetricsOptions options;
   Registry registry{Registry::InsertBehavior::Merge};
   const std::unique_ptr<VllmMetrics> vllm;
-  Maker make{registry, vllm.get(), {}};
+  Maker make{registry, vllm.get(), {}, {}};
 
   // Facts of workers come and go with their label sets.
   using GaugeFamily = prometheus::Family<prometheus::Gauge>;
@@ -239,7 +245,11 @@ struct RouterMetricsStore::Impl {
   };
   mutable absl::Mutex mutex;
   std::map<std::string, std::vector<Fact>> facts ABSL_GUARDED_BY(mutex);  // by address
-  std::map<std::string, std::vector<std::function<void()>>> removers ABSL_GUARDED_BY(mutex);
+  struct Removers {
+    std::vector<std::function<void()>> levels, counts;
+    absl::Time gone_at = absl::InfiniteFuture();  // when the counts go, too
+  };
+  std::map<std::string, Removers> removers ABSL_GUARDED_BY(mutex);  // by address
   std::map<std::string, uint64_t> num_blocks ABSL_GUARDED_BY(mutex);  // of ready workers
   std::optional<VllmServed> served ABSL_GUARDED_BY(mutex);
 
@@ -250,6 +260,16 @@ struct RouterMetricsStore::Impl {
     for (const Fact& fact : facts[address]) fact.family->Remove(fact.gauge);
     facts.erase(address);
     num_blocks.erase(address);
+  }
+  void RemoveGone(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::erase_if(removers, [&](const auto& entry) {
+      const bool gone = entry.second.gone_at <= now;
+      if (gone) Run(entry.second.counts);
+      return gone;
+    });
+  }
+  static void Run(const std::vector<std::function<void()>>& all) {
+    for (const auto& one : all) one();
   }
 };
 
@@ -266,6 +286,10 @@ RouterMetrics::RouterMetrics(const MetricsOptions& options)
 }
 
 std::string RouterMetrics::Exposition() const {
+  {
+    absl::MutexLock lock(&impl_->mutex);
+    impl_->RemoveGone(absl::Now());
+  }
   std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();
   std::vector<prometheus::MetricFamily> process = CollectProcess();
   std::move(process.begin(), process.end(), std::back_inserter(families));
@@ -317,13 +341,14 @@ void RouterMetrics::Forget(const std::string& address) {
 void RouterMetrics::RemoveReplica(const std::string& address) {
   absl::MutexLock lock(&impl_->mutex);
   impl_->Forget(address);
-  for (const auto& remove : impl_->removers[address]) remove();
-  impl_->removers.erase(address);
+  Impl::Removers& removers = impl_->removers[address];
+  Impl::Run(std::exchange(removers.levels, {}));
+  removers.gone_at = absl::Now() + impl_->options.keep_counts;
 }
 
 ReplicaMetrics RouterMetrics::ForReplica(const std::string& address) {
   absl::MutexLock lock(&impl_->mutex);
-  Maker make{impl_->registry, impl_->vllm.get(), {}};
+  Maker make{impl_->registry, impl_->vllm.get(), {}, {}};
   const Labels labels = {{"worker", address}};
   const auto blocks = [&](const char* pool) {
     return make.Blocks("weightless_kv_blocks", "KV blocks of the pool.", address, pool);
@@ -376,7 +401,8 @@ ReplicaMetrics RouterMetrics::ForReplica(const std::string& address) {
       .rejected_plans =
           make.Count("weightless_rejected_plans_total",
                      "Plans that a worker found to break the contract.", nullptr, labels)};
-  impl_->removers[address] = std::move(make.removers);
+  impl_->removers[address] = {.levels = std::move(make.level_removers),
+                              .counts = std::move(make.count_removers)};
   return metrics;
 }
 

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
+
 namespace prometheus {
 class Counter;
 class Gauge;
@@ -73,6 +75,7 @@ struct ReplicaMetrics {
 struct MetricsOptions {
   bool vllm_names = true;         // also under vLLM's names, for its dashboards and scalers
   std::string served_model_name;  // label model_name of those; empty: the model's own
+  absl::Duration keep_counts = absl::Minutes(15);  // of a replica that was removed
 };
 
 // HTTP requests that generate, and HTTP at large.
@@ -145,7 +148,9 @@ class RouterMetrics : private RouterMetricsStore, public RequestMetrics, public 
   std::string Exposition() const;
 
   ReplicaMetrics ForReplica(const std::string& address);
-  // The replica is gone for good: its series disappear, and its handles must not be used any more.
+  // The replica is gone for good, and its handles must not be used any more. Its gauges disappear
+  // at once, its counters and histograms keep_counts later: what it counted last is still scraped,
+  // and goes on from there when the address comes back before.
   void RemoveReplica(const std::string& address);
 
   // Shows what a worker that is ready says about itself, instead of what it said before. The first

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
-#include "router/kv_pools.h"
 
 namespace weightless::router {
 
@@ -72,15 +71,7 @@ absl::Status Admission::CheckFits(const SequenceRequest& sequence) const {
 
 LengthLimit Admission::length_limit() const {
   absl::MutexLock lock(&mutex_);
-  LengthLimit limit;
-  for (const auto& [replica_idx, geometry] : geometries_) {
-    const int64_t num_tokens = KvPools::MaxSequenceLen(geometry);
-    if (num_tokens <= limit.num_tokens) continue;
-    limit.num_tokens = num_tokens;
-    limit.cause = num_tokens < geometry.max_context() ? LengthLimit::Cause::kKvBlocks
-                                                      : LengthLimit::Cause::kContext;
-  }
-  return limit;
+  return length_limit_;
 }
 
 void Admission::SetNumReady(int num_ready) {
@@ -93,9 +84,9 @@ void Admission::SetDraining() {
   draining_ = true;
 }
 
-void Admission::SetGeometry(int replica_idx, const proto::Geometry& geometry) {
+void Admission::SetLengthLimit(const LengthLimit& limit) {
   absl::MutexLock lock(&mutex_);
-  geometries_[replica_idx] = geometry;
+  if (limit.num_tokens > 0) length_limit_ = limit;
 }
 
 int Admission::num_queued() const {

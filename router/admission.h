@@ -9,7 +9,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "proto/worker.pb.h"
 #include "router/dispatcher.h"
 #include "router/request.h"
 
@@ -29,15 +28,15 @@ class Admission {
   // Gives places back: sequences were placed on a replica for the first time, or ended before.
   void Leave(const std::string& key_id, int num_sequences);
 
-  // Of the longest sequence that a known worker could run; 0 tokens when none is known.
+  // Of the longest sequence that a known worker could run; 0 tokens before one is known.
   LengthLimit length_limit() const;
   // kInvalidArgument, naming the numbers, when no known worker could ever run the sequence.
   absl::Status CheckFits(const SequenceRequest& sequence) const;
 
   void SetNumReady(int num_ready);
   void SetDraining();
-  // What a worker can hold, from its description; remembered while it is away.
-  void SetGeometry(int replica_idx, const proto::Geometry& geometry);
+  // A limit of 0 tokens, when no worker is known any more, leaves the one before.
+  void SetLengthLimit(const LengthLimit& limit);
 
   int num_queued() const;
 
@@ -52,7 +51,7 @@ class Admission {
   std::map<std::string, int> num_queued_by_key_ ABSL_GUARDED_BY(mutex_);  // those that have some
   int num_ready_ ABSL_GUARDED_BY(mutex_) = 0;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  std::map<int, proto::Geometry> geometries_ ABSL_GUARDED_BY(mutex_);  // by replica_idx
+  LengthLimit length_limit_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weightless::router

@@ -28,10 +28,11 @@ class DelayedWorkerClient : public WorkerClient, private WorkerListener {
   }
 
   void Connect(const ConnectOptions& options) override {
-    listener_ = options.listener;
-    ConnectOptions inner = options;
-    inner.listener = this;
-    Later([this, inner] { worker_->Connect(inner); });
+    Later([this, inner = options]() mutable {
+      listener_ = inner.listener;
+      inner.listener = this;
+      worker_->Connect(inner);
+    });
   }
   void Send(proto::StepPlan plan) override {
     Later([this, plan = std::move(plan)]() mutable { worker_->Send(std::move(plan)); });
@@ -74,7 +75,7 @@ class DelayedWorkerClient : public WorkerClient, private WorkerListener {
   }
 
   const absl::Duration delay_;
-  WorkerListener* listener_ = nullptr;
+  WorkerListener* listener_ = nullptr;  // of thread_, like the worker
   BoundedQueue<Action> queue_;
   std::unique_ptr<WorkerClient> worker_;
   std::thread thread_;

@@ -79,7 +79,6 @@ void EngineCore::OnWorkerReady(int replica_idx, uint64_t connection_id,
                              .max_chunk_tokens = config_.max_chunk_tokens,
                              .hasher = &hasher_});
   metrics_.Describe(replica->address, FactsOf(description));
-  admission_.SetGeometry(replica_idx, description.geometry());
   OnReadyChanged(now);
 }
 
@@ -174,8 +173,15 @@ void EngineCore::GiveUp(Replica& replica, const absl::Status& why, absl::Time no
   OnReadyChanged(now);
 }
 
+std::vector<std::string> EngineCore::SetListed(const std::vector<std::string>& addresses) {
+  std::vector<std::string> missing = pool_.SetListed(addresses);
+  admission_.SetLengthLimit(pool_.length_limit());
+  return missing;
+}
+
 void EngineCore::OnReadyChanged(absl::Time now) {
   admission_.SetNumReady(pool_.num_ready());
+  admission_.SetLengthLimit(pool_.length_limit());
   int64_t ready_len = 0;
   for (const Replica& replica : pool_.replicas()) {
     if (replica.scheduler == nullptr) continue;
@@ -273,8 +279,8 @@ void EngineCore::Pump(absl::Time now, bool want_files) {
   }
 }
 
-EngineCore::Refusal EngineCore::PresentState() {
-  Refusal state{.head_id = queue_.Head()->sequence_id, .num_releases = 0, .num_connections = 0};
+EngineCore::Refusal EngineCore::PresentState(const Sequence& head) const {
+  Refusal state{.head_id = head.sequence_id, .num_releases = 0, .num_connections = 0};
   for (const Replica& replica : pool_.replicas()) {
     if (replica.scheduler == nullptr) continue;
     state.num_releases += replica.scheduler->num_releases();
@@ -284,8 +290,9 @@ EngineCore::Refusal EngineCore::PresentState() {
 }
 
 void EngineCore::Place(absl::Time now) {
-  while (Sequence* head = queue_.Head()) {
-    const Refusal state = PresentState();
+  // What only a worker that is away could hold keeps nobody waiting.
+  while (Sequence* head = queue_.Head(ready_len_)) {
+    const Refusal state = PresentState(*head);
     if (state == refusal_) return;
     Replica* replica = pool_.Choose(*head);
     if (replica == nullptr && pool_.MakeRoom(*head)) {
@@ -298,7 +305,7 @@ void EngineCore::Place(absl::Time now) {
       if (head->num_losses == 0) refusal_ = state;
       return;
     }
-    std::unique_ptr<Sequence> sequence = queue_.PopHead();
+    std::unique_ptr<Sequence> sequence = queue_.Pop(*head);
     Sequence& placed = *sequence;
     const bool is_new = !placed.num_cached_tokens.has_value();
     replica->scheduler->Admit(std::move(sequence));

@@ -24,7 +24,7 @@ struct EngineConfig {
   int max_queued = 1024;     // sequences accepted and not placed
   absl::Duration step_timeout = absl::Seconds(30);  // a worker without a result so long is lost
   absl::Duration worker_wait_timeout = absl::Seconds(120);  // for a ready worker that holds it
-  std::string owner = "router";                             // named in a worker's error messages
+  std::string owner = {};  // a name for this router, which a worker that it owns tells the others
 };
 
 // Owned by the engine thread. After any number of On... calls, Pump() must follow.
@@ -46,9 +46,7 @@ class EngineCore {
   void OnWorkerLost(int replica_idx, uint64_t connection_id, const absl::Status& status,
                     absl::Time now);
   // Of discovered workers; see WorkerPool.
-  std::vector<std::string> SetListed(const std::vector<std::string>& addresses) {
-    return pool_.SetListed(addresses);
-  }
+  std::vector<std::string> SetListed(const std::vector<std::string>& addresses);
   int FreePlace() const { return pool_.FreePlace(); }
   void AddWorker(WorkerEndpoint endpoint, WorkerListener* listener) {
     pool_.Add(std::move(endpoint), listener);
@@ -112,7 +110,7 @@ class EngineCore {
     uint64_t num_connections = 0;
     friend bool operator==(const Refusal&, const Refusal&) = default;
   };
-  Refusal PresentState();
+  Refusal PresentState(const Sequence& head) const;
   Refusal refusal_;
 };
 

@@ -50,7 +50,7 @@ class EngineLoop::Listener : public WorkerListener {
 
   void OnReady(uint64_t connection_id, WorkerHello hello) override {
     // Here and not on the engine thread: building a tokenizer takes a second.
-    const absl::Status status = loop_.DefineModel(hello, replica_idx_);
+    const absl::Status status = loop_.DefineModel(hello);
     if (!status.ok()) return OnLost(connection_id, status);
     loop_.PushInternal(WorkerReady{replica_idx_, connection_id, std::move(hello.description)});
   }
@@ -107,7 +107,7 @@ void EngineLoop::PushInternal(Event event) {
   if (!events_.Push(std::move(event))) CHECK(events_.closed());
 }
 
-absl::Status EngineLoop::DefineModel(WorkerHello& hello, int replica_idx) {
+absl::Status EngineLoop::DefineModel(WorkerHello& hello) {
   if (model() != nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(CheckDescription(hello.description));
   ASSIGN_OR_RETURN(auto tokenizer, model::Tokenizer::FromModelFiles(hello.files));
@@ -120,9 +120,10 @@ absl::Status EngineLoop::DefineModel(WorkerHello& hello, int replica_idx) {
   served->files = std::move(hello.files);
   served->tokenizer = std::move(tokenizer);
   served->loaded_at = clock_.Now();
-  admission_.SetGeometry(replica_idx, served->description.geometry());  // known with the model
   absl::MutexLock lock(&mutex_);
-  if (model_ == nullptr) model_ = std::move(served);
+  if (model_ != nullptr) return absl::OkStatus();
+  admission_.SetLengthLimit(LimitOf(served->description.geometry()));  // known with the model
+  model_ = std::move(served);
   return absl::OkStatus();
 }
 
@@ -190,8 +191,9 @@ void EngineLoop::Run() {
     core_.Pump(before, model() == nullptr);
     AdvanceDrain(before);
     RefreshLoads(before);
+    const bool is_closed = events_.closed();  // asked first: after it nothing is pushed
     std::deque<Event> events = events_.PopAll(NextWake(before));
-    if (events.empty() && events_.closed()) break;
+    if (events.empty() && is_closed) break;
     const absl::Time now = clock_.Now();
     for (Event& event : events) Handle(std::move(event), now);
     loads_are_stale_ |= !events.empty();

@@ -93,7 +93,7 @@ class EngineLoop : public Dispatcher {
   // An event that must not be lost; there is always room for it.
   void PushInternal(Event event);
   // Reads the first worker's files.
-  absl::Status DefineModel(WorkerHello& hello, int replica_idx);
+  absl::Status DefineModel(WorkerHello& hello);
 
   const EngineConfig config_;
   RouterMetrics& metrics_;

@@ -114,10 +114,8 @@ void Scheduler::OrderPrefills() {
     if (IsPrefilling(*sequence)) prefills_.push_back(sequence.get());
   }
   std::stable_sort(prefills_.begin(), prefills_.end(), [](const Sequence* a, const Sequence* b) {
-    if (a->request.priority != b->request.priority) {
-      return a->request.priority < b->request.priority;
-    }
-    return a->account != b->account && a->account->used < b->account->used;
+    if (a->account->used != b->account->used) return a->account->used < b->account->used;
+    return a->request.priority < b->request.priority;
   });
 }
 
@@ -162,11 +160,9 @@ bool Scheduler::MakeRoomFor(const Sequence& waiting) {
   Sequence* victim = nullptr;
   int most = num_own + 2;
   for (const auto& sequence : running_) {
-    if (sequence->request.priority < waiting.request.priority) continue;
     const int num = num_running[sequence->request.key_id];
     if (!IsPreemptible(*sequence) || num < most) continue;
-    const bool is_newer = victim == nullptr || sequence->sequence_id > victim->sequence_id;
-    if (num == most && !is_newer) continue;
+    if (num == most && victim != nullptr && !IsBetterVictim(*sequence, *victim)) continue;
     most = num;
     victim = sequence.get();
   }
@@ -176,16 +172,18 @@ bool Scheduler::MakeRoomFor(const Sequence& waiting) {
   return true;
 }
 
+bool Scheduler::IsBetterVictim(const Sequence& a, const Sequence& b) const {
+  if (a.account->used != b.account->used) return a.account->used > b.account->used;
+  if (a.request.priority != b.request.priority) return a.request.priority > b.request.priority;
+  if (a.sequence_id == last_preempted_id_) return false;
+  return b.sequence_id == last_preempted_id_ || a.sequence_id > b.sequence_id;
+}
+
 Sequence* Scheduler::PickVictim() const {
   Sequence* best = nullptr;
-  const auto is_better = [this](const Sequence& a, const Sequence& b) {
-    if (a.request.priority != b.request.priority) return a.request.priority > b.request.priority;
-    if (a.sequence_id == last_preempted_id_) return false;
-    return b.sequence_id == last_preempted_id_ || a.sequence_id > b.sequence_id;
-  };
   for (const auto& sequence : running_) {
     if (!IsPreemptible(*sequence)) continue;
-    if (best == nullptr || is_better(*sequence, *best)) best = sequence.get();
+    if (best == nullptr || IsBetterVictim(*sequence, *best)) best = sequence.get();
   }
   return best;
 }

@@ -2,11 +2,11 @@
 // Schedule makes a plan, several of which may be in flight; Commit takes their results in order.
 // Pure: no thread, no clock, no I/O.
 //
-// Decodes come first, then prefill chunks: of the key with the least service so far, in order of
-// admission. A decode that lacks a block
-// preempts the newest sequence of the least urgent class, never the same one twice in a row within
-// a class; the one that would be preempted waits instead when it is itself the one that lacks it.
-// What a preempted sequence still has in flight is committed, then it goes back to the queue.
+// Decodes come first, then prefill chunks: of the key with the least service so far, the smallest
+// priority, in order of admission. A decode that lacks a block preempts a sequence of the key with
+// the most service: the newest of its largest priority, never the same one twice in a row. The one
+// that would be preempted waits instead when it is itself the one that lacks the block. What a
+// preempted sequence still has in flight is committed, then it goes back to the queue.
 #pragma once
 
 #include <cstdint>
@@ -72,8 +72,7 @@ class Scheduler {
 
   // Preempts, for a waiting sequence that finds no room, the newest sequence of the key that runs
   // most sequences here, unless that is no more than one more than the waiting one's key runs: so
-  // keys share the slots evenly while all want them. Never a sequence of a more urgent class. False
-  // when nobody has to yield.
+  // keys share the slots evenly while all want them. False when nobody has to yield.
   bool MakeRoomFor(const Sequence& waiting);
   // Sequences that were preempted and have nothing in flight any more: for the head of the queue.
   std::vector<std::unique_ptr<Sequence>> TakePreempted();
@@ -126,6 +125,7 @@ class Scheduler {
   void PlanPrefills();
   bool CoverDecode(Sequence& sequence);
   void Give(Sequence& sequence, int num_tokens);
+  bool IsBetterVictim(const Sequence& a, const Sequence& b) const;
   Sequence* PickVictim() const;
   void Preempt(Sequence& victim);
   void SweepPreempted();

@@ -16,55 +16,50 @@ constexpr size_t kMaxKeys = 4096;
 }  // namespace
 
 void WaitingQueue::Push(std::unique_ptr<Sequence> sequence) {
-  Class& of = classes_[sequence->request.priority];
-  if (of.keys.size() >= kMaxKeys) ForgetIdleKeys(of);
-  Key& key = of.keys[sequence->request.key_id];
+  if (keys_.size() >= kMaxKeys) ForgetIdleKeys();
+  Key& key = keys_[sequence->request.key_id];
   // Who was away has no claim to what it did not use then.
-  if (key.empty()) key.account->used = std::max(key.account->used, of.floor);
+  if (key.waiting.empty()) key.account->used = std::max(key.account->used, floor_);
   sequence->account = key.account;
-  key.waiting.push_back(std::move(sequence));
+  const Place place{sequence->request.priority, true, sequence->sequence_id};
+  key.waiting.emplace(place, std::move(sequence));
   ++size_;
 }
 
 void WaitingQueue::PushReturned(std::unique_ptr<Sequence> sequence) {
-  Key& key = classes_[sequence->request.priority].keys[sequence->request.key_id];
+  Key& key = keys_[sequence->request.key_id];
   sequence->account = key.account;
-  List& returned = key.returned;
-  const auto place = std::lower_bound(
-      returned.begin(), returned.end(), sequence->sequence_id,
-      [](const std::unique_ptr<Sequence>& entry, uint64_t id) { return entry->sequence_id < id; });
-  returned.insert(place, std::move(sequence));
+  const Place place{sequence->request.priority, false, sequence->sequence_id};
+  key.waiting.emplace(place, std::move(sequence));
   ++size_;
 }
 
-WaitingQueue::Choice WaitingQueue::Choose() {
-  for (auto& [priority, of] : classes_) {
-    Key* best = nullptr;
-    for (auto& [id, key] : of.keys) {
-      if (key.empty()) continue;
-      if (best == nullptr || key.account->used < best->account->used) best = &key;
+Sequence* WaitingQueue::Head(int64_t max_len) const {
+  Sequence* head = nullptr;
+  for (const auto& [id, key] : keys_) {
+    if (head != nullptr && key.account->used >= head->account->used) continue;
+    for (const auto& [place, sequence] : key.waiting) {
+      if (sequence->max_len() > max_len) continue;
+      head = sequence.get();
+      break;
     }
-    if (best != nullptr) return {.key = best, .of = &of};
   }
-  return {};
+  return head;
 }
 
-Sequence* WaitingQueue::Head() {
-  if (size_ == 0) return nullptr;
-  return Choose().list().front().get();
-}
-
-std::unique_ptr<Sequence> WaitingQueue::PopHead() {
-  const Choice choice = Choose();
-  CHECK(choice.key != nullptr);
-  const bool is_new = choice.key->returned.empty();
-  List& list = choice.list();
-  std::unique_ptr<Sequence> sequence = std::move(list.front());
-  list.pop_front();
+std::unique_ptr<Sequence> WaitingQueue::Pop(const Sequence& head) {
+  Key& key = keys_.at(head.request.key_id);
+  const int priority = head.request.priority;
+  auto place = key.waiting.find({priority, false, head.sequence_id});
+  const bool is_new = place == key.waiting.end();
+  if (is_new) place = key.waiting.find({priority, true, head.sequence_id});
+  CHECK(place != key.waiting.end());
+  std::unique_ptr<Sequence> sequence = std::move(place->second);
+  key.waiting.erase(place);
   --size_;
   if (is_new) {
-    choice.of->floor = std::max(choice.of->floor, sequence->account->used);
-    sequence->account->used += sequence->num_prompt_tokens * FairAccount::kPromptTokenCost;
+    floor_ = std::max(floor_, key.account->used);
+    key.account->used += sequence->num_prompt_tokens * FairAccount::kPromptTokenCost;
   }
   return sequence;
 }
@@ -72,25 +67,23 @@ std::unique_ptr<Sequence> WaitingQueue::PopHead() {
 std::vector<std::unique_ptr<Sequence>> WaitingQueue::Take(
     const std::function<bool(const Sequence&)>& condition) {
   std::vector<std::unique_ptr<Sequence>> taken;
-  const auto take_from = [&](List& list) {
-    const auto first = std::stable_partition(
-        list.begin(), list.end(), [&](const auto& sequence) { return !condition(*sequence); });
-    std::move(first, list.end(), std::back_inserter(taken));
-    list.erase(first, list.end());
-  };
-  for (auto& [priority, of] : classes_) {
-    for (auto& [id, key] : of.keys) {
-      take_from(key.returned);
-      take_from(key.waiting);
+  for (auto& [id, key] : keys_) {
+    for (auto entry = key.waiting.begin(); entry != key.waiting.end();) {
+      if (condition(*entry->second)) {
+        taken.push_back(std::move(entry->second));
+        entry = key.waiting.erase(entry);
+      } else {
+        ++entry;
+      }
     }
   }
   size_ -= taken.size();
   return taken;
 }
 
-void WaitingQueue::ForgetIdleKeys(Class& of) {
-  std::erase_if(of.keys, [](const auto& entry) {
-    return entry.second.empty() && entry.second.account.use_count() == 1;
+void WaitingQueue::ForgetIdleKeys() {
+  std::erase_if(keys_, [](const auto& entry) {
+    return entry.second.waiting.empty() && entry.second.account.use_count() == 1;
   });
 }
 

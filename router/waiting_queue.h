@@ -1,23 +1,23 @@
-// Sequences that wait for a replica. The most urgent class (smallest priority) goes first. Inside a
-// class, the key with the least service so far (virtual token counter; Sheng et al. 2024); inside a
-// key, sequences that ran before and were preempted or lost their worker come first, oldest first;
-// then the others in order of arrival.
+// Sequences that wait for a replica. The key with the least service so far goes first (virtual
+// token counter; Sheng et al. 2024). Inside a key: the smallest priority; then sequences that ran
+// before and were preempted or lost their worker, oldest first; then the others in order of
+// arrival.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "router/sequence.h"
 
 namespace weightless::router {
 
-// What one key has used in one class. Held by the queue and by the key's live sequences, which
-// charge it as they are served.
+// What one key has used. Held by the queue and by the key's live sequences, which charge it as they
+// are served.
 struct FairAccount {
   // An output token costs a step of its own, a prompt token only its share of one.
   static constexpr int64_t kPromptTokenCost = 1;
@@ -29,16 +29,16 @@ struct FairAccount {
 // Owned by the engine thread.
 class WaitingQueue {
  public:
-  // Appends a new sequence and gives it its account.
+  // A new sequence; gives it its account. Its id is larger than any before.
   void Push(std::unique_ptr<Sequence> sequence);
-  // A sequence that was in the queue before: to the head of its key, in order of arrival.
+  // A sequence that was in the queue before.
   void PushReturned(std::unique_ptr<Sequence> sequence);
 
-  // What goes next; null when nothing waits. Stays the same until something is pushed, popped or
-  // charged.
-  Sequence* Head();
-  // Takes the head. Requires one.
-  std::unique_ptr<Sequence> PopHead();
+  // What goes next of the sequences of at most `max_len` tokens; null when none waits. Stays the
+  // same until something is pushed, popped or charged.
+  Sequence* Head(int64_t max_len) const;
+  // Takes what Head gave.
+  std::unique_ptr<Sequence> Pop(const Sequence& head);
   // Takes every sequence for which `condition` holds, in no order.
   std::vector<std::unique_ptr<Sequence>> Take(
       const std::function<bool(const Sequence&)>& condition);
@@ -46,29 +46,16 @@ class WaitingQueue {
   size_t size() const { return size_; }
 
  private:
-  using List = std::deque<std::unique_ptr<Sequence>>;
+  using Place = std::tuple<int, bool, uint64_t>;  // priority, never ran, sequence_id
   struct Key {
     std::shared_ptr<FairAccount> account = std::make_shared<FairAccount>();
-    List returned, waiting;
-
-    bool empty() const { return returned.empty() && waiting.empty(); }
-  };
-  struct Class {
-    std::map<std::string, Key> keys;
-    int64_t floor = 0;  // `used` of the key that was served last: newcomers start here
+    std::map<Place, std::unique_ptr<Sequence>> waiting;
   };
 
-  // The key whose first sequence goes next, or null; and the class it belongs to.
-  struct Choice {
-    Key* key = nullptr;
-    Class* of = nullptr;
+  void ForgetIdleKeys();
 
-    List& list() const { return key->returned.empty() ? key->waiting : key->returned; }
-  };
-  Choice Choose();
-  static void ForgetIdleKeys(Class& of);
-
-  std::map<int, Class> classes_;
+  std::map<std::string, Key> keys_;
+  int64_t floor_ = 0;  // `used` of the key that was served last: newcomers start here
   size_t size_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "router/kv_pools.h"
 
 namespace weightless::router {
 
@@ -71,6 +72,13 @@ absl::Status CheckServes(const proto::Description& served, const proto::Descript
   return absl::OkStatus();
 }
 
+LengthLimit LimitOf(const proto::Geometry& geometry) {
+  const int64_t num_tokens = KvPools::MaxSequenceLen(geometry);
+  return {.num_tokens = num_tokens,
+          .cause = num_tokens < geometry.max_context() ? LengthLimit::Cause::kKvBlocks
+                                                       : LengthLimit::Cause::kContext};
+}
+
 WorkerPool::WorkerPool(std::vector<WorkerEndpoint> endpoints,
                        std::vector<WorkerListener*> listeners, RouterMetrics& metrics)
     : metrics_(metrics), listeners_(std::move(listeners)) {
@@ -85,6 +93,7 @@ Replica WorkerPool::MakeReplica(int replica_idx, WorkerEndpoint endpoint) {
           .address = endpoint.address,
           .client = std::move(endpoint.client),
           .metrics = metrics_.ForReplica(endpoint.address),
+          .length_limit = {},
           .backoff = kMinBackoff,
           .last_problem = {},
           .scheduler = nullptr,
@@ -126,6 +135,15 @@ int WorkerPool::num_ready() const {
   return static_cast<int>(std::count_if(replicas_.begin(), replicas_.end(), [](const Replica& r) {
     return r.state == Replica::State::kReady;
   }));
+}
+
+LengthLimit WorkerPool::length_limit() const {
+  LengthLimit longest;
+  for (const Replica& replica : replicas_) {
+    if (replica.state == Replica::State::kRetired) continue;
+    if (replica.length_limit.num_tokens > longest.num_tokens) longest = replica.length_limit;
+  }
+  return longest;
 }
 
 Replica* WorkerPool::Find(int replica_idx, uint64_t connection_id) {
@@ -178,6 +196,7 @@ void WorkerPool::MarkReady(Replica& replica, const SchedulerOptions& options) {
   replica.warned = false;
   replica.was_ready_once = true;
   replica.scheduler = std::make_unique<Scheduler>(options);
+  replica.length_limit = LimitOf(options.geometry);
   replica.stalls = {};
   replica.metrics.up.Set(1);
   replica.metrics.full_blocks.Set(options.geometry.num_full_blocks());

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "common/metrics.h"
 #include "proto/worker.pb.h"
+#include "router/dispatcher.h"
 #include "router/scheduler.h"
 #include "router/stall_meter.h"
 #include "router/worker_client.h"
@@ -33,6 +34,7 @@ struct Replica {
   std::unique_ptr<WorkerClient> client;
   ReplicaMetrics metrics;
   bool listed = true;  // configured, or in the latest list of discovered addresses
+  LengthLimit length_limit;  // of what it served last; 0 tokens before
 
   State state = State::kDown;
   uint64_t connection_id = 0;  // of the connection that counts; events of others are stale
@@ -54,6 +56,9 @@ absl::Status CheckDescription(const proto::Description& description);
 // kFailedPrecondition when a worker does not serve what the served model is.
 absl::Status CheckServes(const proto::Description& served, const proto::Description& description);
 
+// Of the longest sequence that such a worker could run.
+LengthLimit LimitOf(const proto::Geometry& geometry);
+
 // Owned by the engine thread.
 class WorkerPool {
  public:
@@ -63,6 +68,8 @@ class WorkerPool {
   std::vector<Replica>& replicas() { return replicas_; }
   const std::vector<Replica>& replicas() const { return replicas_; }
   int num_ready() const;
+  // Of the replica that holds the longest sequence, ready or away; 0 tokens when none is known.
+  LengthLimit length_limit() const;
 
   // Discovery lists these addresses now. Those that no replica has and that were not configured
   // are returned: they are to be added.

@@ -75,7 +75,7 @@ TEST(MetricsTest, AWorkersFactsAreShownWhileItIsReady) {
 }
 
 TEST(MetricsTest, AReplicaThatIsGoneForGoodLeavesNothing) {
-  RouterMetrics metrics;
+  RouterMetrics metrics({.served_model_name = {}, .keep_counts = absl::ZeroDuration()});
   metrics.ForReplica("a:1").up.Set(1);
   metrics.ForReplica("b:1").up.Set(1);
   metrics.Describe("a:1", Facts());
@@ -84,6 +84,23 @@ TEST(MetricsTest, AReplicaThatIsGoneForGoodLeavesNothing) {
   EXPECT_THAT(metrics.Exposition(), HasSubstr(R"(weightless_worker_up{worker="b:1"} 1)"));
   metrics.ForReplica("a:1").steps.Add();
   EXPECT_EQ(Samples(metrics.Exposition()).at(R"(weightless_steps_total{worker="a:1"})"), 1);
+}
+
+TEST(MetricsTest, WhatAReplicaCountedOutlivesIt) {
+  RouterMetrics metrics;
+  const std::string up = R"(weightless_worker_up{worker="a:1"})";
+  const std::string losses = R"(weightless_worker_losses_total{worker="a:1"})";
+  ReplicaMetrics replica = metrics.ForReplica("a:1");
+  replica.up.Set(1);
+  replica.losses.Add();
+  metrics.RemoveReplica("a:1");
+  auto samples = Samples(metrics.Exposition());
+  EXPECT_EQ(samples.count(up), 0u);
+  EXPECT_EQ(samples.at(losses), 1);
+  metrics.ForReplica("a:1").losses.Add();
+  samples = Samples(metrics.Exposition());
+  EXPECT_EQ(samples.at(up), 0);
+  EXPECT_EQ(samples.at(losses), 2);
 }
 
 TEST(MetricsTest, VllmNamesRepeatOurs) {

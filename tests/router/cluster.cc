@@ -56,7 +56,10 @@ Cluster::Cluster(const ClusterOptions& options)
   std::vector<WorkerEndpoint> endpoints;
   std::vector<WorkerListener*> listeners;
   for (int i = 0; i < options.num_workers; ++i) {
-    auto worker = std::make_unique<FakeWorkerClient>(options.model, options.geometry);
+    const auto other = options.other_geometries.find(i);
+    const proto::Geometry& geometry =
+        other == options.other_geometries.end() ? options.geometry : other->second;
+    auto worker = std::make_unique<FakeWorkerClient>(options.model, geometry);
     workers_.push_back(worker.get());
     endpoints.push_back({.address = "w" + std::to_string(i), .client = std::move(worker)});
     listeners_.push_back(std::make_unique<Listener>(*this, i));

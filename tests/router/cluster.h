@@ -2,6 +2,7 @@
 // test moves.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -31,6 +32,7 @@ struct ClusterOptions {
   int num_workers = 1;
   FakeModel model = {};
   proto::Geometry geometry = TinyGeometry();
+  std::map<int, proto::Geometry> other_geometries = {};  // by worker
   router::EngineConfig config = {};
 };
 

@@ -331,6 +331,27 @@ TEST(EngineCoreTest, SequencesWaitForALostWorkerSoLong) {
   EXPECT_TRUE(cluster.core().idle());
 }
 
+TEST(EngineCoreTest, WhatOnlyAnAbsentWorkerHoldsKeepsNobodyWaiting) {
+  proto::Geometry small = testing::TinyGeometry();
+  small.set_num_full_blocks(8);
+  Cluster cluster({.num_workers = 2, .other_geometries = {{1, small}}});
+  const int64_t limit = cluster.admission().length_limit().num_tokens;
+  ASSERT_GT(limit, LimitOf(small).num_tokens);
+  Client* large = cluster.Submit(MakeRequest(10, static_cast<int>(limit) - 10));
+  cluster.Deliver(0);
+  cluster.worker(0).Kill();
+  cluster.Deliver(0);
+  Client* short_one = cluster.Submit(MakeRequest(4, 4));
+  cluster.RunUntilIdle();
+  EXPECT_EQ(short_one->output, cluster.Expected(*short_one));
+  EXPECT_FALSE(large->end.has_value());
+  EXPECT_EQ(cluster.admission().length_limit().num_tokens, limit);  // it may come back
+  cluster.worker(0).Revive();
+  cluster.Advance(absl::Seconds(2));
+  cluster.RunUntilIdle();
+  EXPECT_EQ(large->output, cluster.Expected(*large));
+}
+
 TEST(EngineCoreTest, AWorkerThatIsBackInTimeGoesOn) {
   Cluster cluster({.config = {.worker_wait_timeout = absl::Seconds(60)}});
   Client* running = cluster.Submit(MakeRequest(10, 100));
@@ -391,7 +412,7 @@ TEST(EngineCoreTest, RefusesWhatNoWorkerHoldsNamingTheNumbers) {
   Admission admission(10);
   proto::Geometry geometry = testing::TinyGeometry();
   geometry.set_num_full_blocks(20);
-  admission.SetGeometry(0, geometry);
+  admission.SetLengthLimit(LimitOf(geometry));
   EXPECT_TRUE(admission.CheckFits(MakeRequest(50, 31)).ok());
   const absl::Status status = admission.CheckFits(MakeRequest(50, 32));
   EXPECT_TRUE(absl::IsInvalidArgument(status));
@@ -401,7 +422,9 @@ TEST(EngineCoreTest, RefusesWhatNoWorkerHoldsNamingTheNumbers) {
   EXPECT_EQ(admission.length_limit().num_tokens, 81);
   EXPECT_EQ(admission.length_limit().cause, LengthLimit::Cause::kKvBlocks);
   geometry.set_num_full_blocks(30);
-  admission.SetGeometry(1, geometry);
+  admission.SetLengthLimit(LimitOf(geometry));
+  EXPECT_TRUE(admission.CheckFits(MakeRequest(50, 32)).ok());
+  admission.SetLengthLimit({});  // nobody is known any more
   EXPECT_TRUE(admission.CheckFits(MakeRequest(50, 32)).ok());
 }
 

@@ -35,6 +35,7 @@ struct Replica {
   std::unique_ptr<Sequence> Make(SequenceRequest request) {
     auto sequence = MakeSequence(std::move(request), nullptr, description, kHasher);
     sequence->sequence_id = ++num_sequences;
+    sequence->account = account;
     return sequence;
   }
   Sequence* Admit(SequenceRequest request) {
@@ -72,6 +73,7 @@ struct Replica {
   std::deque<proto::StepPlan> plans;
   StepOutcome outcome;
   uint64_t num_sequences = 0;
+  std::shared_ptr<FairAccount> account = std::make_shared<FairAccount>();  // unless a test's own
 };
 
 TEST(SchedulerTest, PlansNothingWithoutSequences) {
@@ -381,12 +383,15 @@ TEST(SchedulerTest, KeysShareTheSlotsWhileBothWantThem) {
   replica.Finish();
 }
 
-TEST(SchedulerTest, NoSequenceYieldsToALessUrgentOne) {
+TEST(SchedulerTest, PrioritySavesNoKeyFromYieldingToAnother) {
   Replica replica;
-  for (int i = 1; i <= 8; ++i) replica.Admit(OfKey(MakeRequest(4, 50, i), "flood", -1));
+  for (int i = 1; i <= 8; ++i) replica.Admit(OfKey(MakeRequest(4, 50, i), "flood", i == 3 ? 0 : -1));
   replica.Plan();
-  EXPECT_FALSE(replica.scheduler.MakeRoomFor(*replica.Make(OfKey(MakeRequest(4, 5), "quiet"))));
-  EXPECT_TRUE(replica.scheduler.MakeRoomFor(*replica.Make(OfKey(MakeRequest(4, 5), "quiet", -2))));
+  ASSERT_TRUE(replica.Commit().ok());
+  EXPECT_TRUE(replica.scheduler.MakeRoomFor(*replica.Make(OfKey(MakeRequest(4, 5), "quiet", 7))));
+  const auto yielded = replica.scheduler.TakePreempted();
+  ASSERT_EQ(yielded.size(), 1u);
+  EXPECT_EQ(yielded[0]->sequence_id, 3u);  // the least urgent one of its key
 }
 
 TEST(SchedulerTest, TheKeyWithTheLeastServicePrefillsFirst) {

@@ -10,6 +10,8 @@
 namespace weightless::router {
 namespace {
 
+constexpr int64_t kAnyLen = 1 << 20;
+
 std::unique_ptr<Sequence> Make(uint64_t id, std::string key = "", int priority = 0,
                                int num_prompt_tokens = 10) {
   auto sequence = std::make_unique<Sequence>();
@@ -20,9 +22,11 @@ std::unique_ptr<Sequence> Make(uint64_t id, std::string key = "", int priority =
   return sequence;
 }
 
+std::unique_ptr<Sequence> PopHead(WaitingQueue& queue) { return queue.Pop(*queue.Head(kAnyLen)); }
+
 std::vector<uint64_t> PopAll(WaitingQueue& queue) {
   std::vector<uint64_t> ids;
-  while (queue.Head() != nullptr) ids.push_back(queue.PopHead()->sequence_id);
+  while (queue.size() > 0) ids.push_back(PopHead(queue)->sequence_id);
   return ids;
 }
 
@@ -64,11 +68,30 @@ TEST(WaitingQueueTest, KeysTakeTurnsHoweverManyWait) {
 TEST(WaitingQueueTest, WhatAFloodingKeyGotBackDoesNotGoBeforeTheOthers) {
   WaitingQueue queue;
   for (uint64_t id = 1; id <= 3; ++id) queue.Push(Make(id, "flood"));
-  auto preempted = queue.PopHead();
+  auto preempted = PopHead(queue);
   preempted->account->used += 100;
   queue.PushReturned(std::move(preempted));
   queue.Push(Make(101, "quiet"));
   EXPECT_THAT(PopAll(queue), testing::ElementsAre(101, 1, 2, 3));
+}
+
+TEST(WaitingQueueTest, PriorityOrdersInsideAKeyAlone) {
+  WaitingQueue queue;
+  for (uint64_t id = 1; id <= 3; ++id) queue.Push(Make(id, "urgent", -1));
+  queue.Push(Make(101, "modest", 5));
+  queue.Push(Make(102, "modest", 4));
+  EXPECT_THAT(PopAll(queue), testing::ElementsAre(102, 1, 101, 2, 3));
+}
+
+TEST(WaitingQueueTest, WhatIsTooLongIsPassedOverAndKeepsItsPlace) {
+  WaitingQueue queue;
+  queue.Push(Make(1, "a", 0, 100));
+  queue.Push(Make(2, "a", 0, 10));
+  queue.Push(Make(3, "b", 0, 50));
+  EXPECT_EQ(queue.Head(9), nullptr);
+  EXPECT_EQ(queue.Pop(*queue.Head(40))->sequence_id, 2u);
+  EXPECT_EQ(queue.Head(40), nullptr);
+  EXPECT_THAT(PopAll(queue), testing::ElementsAre(3, 1));
 }
 
 TEST(WaitingQueueTest, OutputCountsAgainstItsKey) {
@@ -77,7 +100,7 @@ TEST(WaitingQueueTest, OutputCountsAgainstItsKey) {
   queue.Push(Make(2, "a"));
   queue.Push(Make(11, "b"));
   queue.Push(Make(12, "b"));
-  const auto first = queue.PopHead();
+  const auto first = PopHead(queue);
   first->account->used += 100 * FairAccount::kOutputTokenCost;
   EXPECT_THAT(PopAll(queue), testing::ElementsAre(11, 12, 2));
 }
@@ -85,10 +108,10 @@ TEST(WaitingQueueTest, OutputCountsAgainstItsKey) {
 TEST(WaitingQueueTest, AKeyThatWasAwayHasNoCredit) {
   WaitingQueue queue;
   for (uint64_t id = 1; id <= 20; ++id) queue.Push(Make(id, "busy"));
-  for (int i = 0; i < 10; ++i) queue.PopHead();
+  for (int i = 0; i < 10; ++i) PopHead(queue);
   for (uint64_t id = 101; id <= 120; ++id) queue.Push(Make(id, "new"));
   std::map<bool, int> served;
-  for (int i = 0; i < 10; ++i) ++served[queue.PopHead()->sequence_id > 100];
+  for (int i = 0; i < 10; ++i) ++served[PopHead(queue)->sequence_id > 100];
   EXPECT_NEAR(served[true], 5, 1);
 }
 
