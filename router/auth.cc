@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "common/concat.h"
 #include "common/small_file.h"
@@ -21,13 +23,6 @@ std::string_view Trim(std::string_view text) {
   const size_t first = text.find_first_not_of(kBlank);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
-
-// The value of a hexadecimal digit, or -1.
-int HexValue(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  const char lower = static_cast<char>(c | 0x20);
-  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
 bool IsPrintable(std::string_view key) {
@@ -48,11 +43,9 @@ ApiKeys::Digest ApiKeys::Hash(std::string_view key) {
 std::optional<ApiKeys::Digest> ApiKeys::ParseDigest(std::string_view hex) {
   Digest digest;
   if (hex.size() != 2 * digest.size()) return std::nullopt;
-  for (size_t i = 0; i < digest.size(); ++i) {
-    const int high = HexValue(hex[2 * i]), low = HexValue(hex[2 * i + 1]);
-    if (high < 0 || low < 0) return std::nullopt;
-    digest[i] = static_cast<uint8_t>(high << 4 | low);
-  }
+  if (!std::all_of(hex.begin(), hex.end(), absl::ascii_isxdigit)) return std::nullopt;
+  const std::string bytes = absl::HexStringToBytes({hex.data(), hex.size()});
+  std::copy(bytes.begin(), bytes.end(), digest.begin());
   return digest;
 }
 

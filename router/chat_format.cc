@@ -40,10 +40,8 @@ class ChatFormat : public ResponseFormat {
   void AppendFinish(std::string& out, int index, std::string_view finish_reason,
                     const Choice::StopReason& stop_reason, const Usage* usage) override {
     BeginChoice(out, index);
-    out += R"({},"logprobs":null,"finish_reason":)";
-    AppendJsonString(out, finish_reason);
-    out += ",\"stop_reason\":";
-    AppendStopReason(out, stop_reason);
+    out += R"({},"logprobs":null)";
+    AppendEnding(out, finish_reason, stop_reason);
     out += "}]";
     AppendEventEnd(out, header_, usage);
   }
@@ -89,10 +87,7 @@ class ChatFormat : public ResponseFormat {
     AppendJsonString(out, choice.text);
     out += ",\"refusal\":null},\"logprobs\":";
     AppendLogprobs(out, choice.logprobs);
-    out += ",\"finish_reason\":";
-    AppendJsonString(out, choice.finish_reason);
-    out += ",\"stop_reason\":";
-    AppendStopReason(out, choice.stop_reason);
+    AppendEnding(out, choice.finish_reason, choice.stop_reason);
     if (header_.with_token_ids) {
       out += ",\"token_ids\":";
       AppendIntArray(out, choice.token_ids);

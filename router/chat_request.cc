@@ -17,7 +17,6 @@ namespace json = boost::json;
 constexpr size_t kMaxMessages = 16384;
 constexpr size_t kMaxParts = 16384;
 constexpr size_t kMaxBytes = size_t{1} << 30;  // the body's limit binds first
-constexpr int kMaxTopLogprobs = 20;
 
 void ReadPart(FieldReader& reader, const std::string& path, const json::value& value,
               model::ChatMessage& message) {
@@ -34,7 +33,7 @@ void ReadPart(FieldReader& reader, const std::string& path, const json::value& v
   }
   if (part.ok() && part.Find("text") == nullptr) part.Fail("text", "missing_field", "is missing");
   part.String("text", kMaxBytes, text);
-  reader.Fail(part.status());
+  reader.Absorb(part);
   message.parts.push_back(std::move(text));
 }
 
@@ -79,25 +78,18 @@ void ReadMessage(FieldReader& body, const std::string& path, const json::value& 
     reader.Refuse(field);
   }
   ReadContent(reader, message);
-  body.Fail(reader.status());
+  body.Absorb(reader);
 }
 
 void ReadLogprobs(FieldReader& reader, GenerationOptions& options) {
   bool logprobs = false;
   int64_t top_logprobs = 0;
   reader.Bool("logprobs", logprobs);
-  reader.Int("top_logprobs", 0, kMaxTopLogprobs, top_logprobs);
+  reader.Int("top_logprobs", 0, kMaxLogprobs, top_logprobs);
   if (top_logprobs > 0 && !logprobs) {
     reader.Fail("top_logprobs", "invalid_value", "is only allowed when logprobs is true");
   }
   if (logprobs) options.logprobs = static_cast<int>(top_logprobs);
-}
-
-void ReadMaxTokens(FieldReader& reader, GenerationOptions& options) {
-  std::optional<int64_t> completion_tokens;
-  reader.Int("max_tokens", 1, INT32_MAX, options.max_tokens);
-  reader.Int("max_completion_tokens", 1, INT32_MAX, completion_tokens);
-  if (completion_tokens) options.max_tokens = completion_tokens;
 }
 
 void ReadModalities(FieldReader& reader) {
@@ -143,12 +135,12 @@ absl::StatusOr<ChatRequest> ParseChatRequest(std::string_view body, const Reques
   FieldReader reader(value.get_object(), "");
   ChatRequest request;
   request.options = ReadGenerationOptions(reader, limits);
-  ReadMaxTokens(reader, request.options);
+  ReadMaxTokens(reader, 1, request.options);
   ReadLogprobs(reader, request.options);
   ReadModalities(reader);
   ReadChat(reader, request);
   RETURN_IF_ERROR(reader.status());
-  request.options.num_unknown_fields += reader.num_unknown();
+  request.options.num_unknown_fields = reader.num_unknown();
   return request;
 }
 

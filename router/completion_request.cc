@@ -13,7 +13,6 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr int kMaxLogprobs = 20;
 constexpr size_t kMaxElements = size_t{1} << 23;  // the body's limit binds first
 
 std::vector<int32_t> ReadIds(FieldReader& reader, std::string_view name, const json::array& ids,
@@ -61,18 +60,6 @@ void ReadPrompts(FieldReader& reader, const RequestLimits& limits, CompletionReq
   }
 }
 
-void ReadMaxTokens(FieldReader& reader, CompletionRequest& request) {
-  GenerationOptions& options = request.options;
-  reader.Int("max_tokens", 0, INT32_MAX, options.max_tokens);
-  // Of the chat API; clients that speak to both send it here, too.
-  std::optional<int64_t> completion_tokens;
-  reader.Int("max_completion_tokens", 1, INT32_MAX, completion_tokens);
-  if (completion_tokens) options.max_tokens = completion_tokens;
-  if (options.max_tokens == 0 && !request.echo) {
-    reader.Fail("max_tokens", "out_of_range", "0 is not in [1, 2147483647] unless echo is true");
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
@@ -83,7 +70,11 @@ absl::StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
   request.options = ReadGenerationOptions(reader, limits);
   reader.Bool("echo", request.echo);
   reader.Bool("add_special_tokens", request.add_special_tokens);
-  ReadMaxTokens(reader, request);
+  // max_completion_tokens is of the chat API; clients that speak to both send it here, too.
+  ReadMaxTokens(reader, 0, request.options);
+  if (request.options.max_tokens == 0 && !request.echo) {
+    reader.Fail("max_tokens", "out_of_range", "0 is not in [1, 2147483647] unless echo is true");
+  }
   std::optional<int64_t> logprobs;
   reader.Int("logprobs", 0, kMaxLogprobs, logprobs);
   if (logprobs) request.options.logprobs = static_cast<int>(*logprobs);
@@ -95,7 +86,7 @@ absl::StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
         Concat("times n asks for ", num_sequences, " choices, more than ", limits.max_sequences));
   }
   RETURN_IF_ERROR(reader.status());
-  request.options.num_unknown_fields += reader.num_unknown();
+  request.options.num_unknown_fields = reader.num_unknown();
   return request;
 }
 

@@ -13,7 +13,7 @@ namespace weightless::router {
 namespace {
 
 constexpr int64_t kMaxPerMinute = 1'000'000'000;
-constexpr absl::Duration kLongest = absl::Hours(24 * 365);
+constexpr absl::Duration kShortest = absl::Milliseconds(1), kLongest = absl::Hours(24 * 365);
 
 absl::Status CheckRange(std::string_view flag, int64_t value, int64_t min, int64_t max) {
   if (value >= min && value <= max) return absl::OkStatus();
@@ -21,17 +21,12 @@ absl::Status CheckRange(std::string_view flag, int64_t value, int64_t min, int64
       Concat("--", flag, " ", value, " is not in [", min, ", ", max, "]"));
 }
 
-absl::Status CheckPositive(std::string_view flag, absl::Duration value) {
-  if (value > absl::ZeroDuration() && value <= kLongest) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      Concat("--", flag, " ", absl::ToDoubleSeconds(value), " is not a number of seconds above 0"));
-}
-
 // Not a number becomes an infinite duration.
-absl::Status CheckZeroOrMore(std::string_view flag, absl::Duration value) {
-  if (value >= absl::ZeroDuration() && value <= kLongest) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      Concat("--", flag, " is ", absl::FormatDuration(value), ", not 0 to a year"));
+absl::Status CheckDuration(std::string_view flag, absl::Duration value, absl::Duration min) {
+  if (value >= min && value <= kLongest) return absl::OkStatus();
+  return absl::InvalidArgumentError(Concat("--", flag, " ", absl::FormatDuration(value),
+                                           " is not in [", absl::FormatDuration(min), ", ",
+                                           absl::FormatDuration(kLongest), "]"));
 }
 
 absl::Status CheckWorker(std::string_view address) {
@@ -59,11 +54,11 @@ absl::Status ValidateHttp(const HttpOptions& http) {
   RETURN_IF_ERROR(CheckRange("max-body-bytes", http.max_body_bytes, 1024, int64_t{1} << 30));
   RETURN_IF_ERROR(CheckRange("max-header-bytes", http.max_header_bytes, 1024, 1 << 20));
   RETURN_IF_ERROR(CheckRange("max-header-fields", http.max_header_fields, 8, 10000));
-  RETURN_IF_ERROR(CheckPositive("header-timeout", http.header_timeout));
-  RETURN_IF_ERROR(CheckPositive("body-timeout", http.body_timeout));
-  RETURN_IF_ERROR(CheckPositive("idle-timeout", http.idle_timeout));
-  RETURN_IF_ERROR(CheckPositive("write-timeout", http.write_timeout));
-  return CheckPositive("keep-alive-interval", http.keep_alive_interval);
+  RETURN_IF_ERROR(CheckDuration("header-timeout", http.header_timeout, kShortest));
+  RETURN_IF_ERROR(CheckDuration("body-timeout", http.body_timeout, kShortest));
+  RETURN_IF_ERROR(CheckDuration("idle-timeout", http.idle_timeout, kShortest));
+  RETURN_IF_ERROR(CheckDuration("write-timeout", http.write_timeout, kShortest));
+  return CheckDuration("keep-alive-interval", http.keep_alive_interval, kShortest);
 }
 
 }  // namespace
@@ -87,7 +82,7 @@ absl::Status Validate(const RouterConfig& config) {
   RETURN_IF_ERROR(CheckRange("plan-ahead", config.plan_ahead, 1, 64));
   RETURN_IF_ERROR(CheckRange("max-chunk-tokens", config.max_chunk_tokens, 0, 1 << 20));
   RETURN_IF_ERROR(CheckRange("max-queued", config.max_queued, 1, 1000000));
-  RETURN_IF_ERROR(CheckPositive("step-timeout", config.step_timeout));
+  RETURN_IF_ERROR(CheckDuration("step-timeout", config.step_timeout, kShortest));
   RETURN_IF_ERROR(CheckRange("max-requests-per-key", config.max_requests_per_key, 0, 1000000));
   RETURN_IF_ERROR(CheckRange("max-requests-per-minute-per-key",
                              config.max_requests_per_minute_per_key, 0, kMaxPerMinute));
@@ -96,10 +91,10 @@ absl::Status Validate(const RouterConfig& config) {
   RETURN_IF_ERROR(CheckTls(config));
   RETURN_IF_ERROR(CheckComplete(config.grpc_tls));
   RETURN_IF_ERROR(ValidateHttp(config.http));
-  RETURN_IF_ERROR(CheckPositive("worker-wait-timeout", config.worker_wait_timeout));
-  RETURN_IF_ERROR(CheckPositive("drain-timeout", config.drain_timeout));
-  RETURN_IF_ERROR(CheckZeroOrMore("request-timeout", config.request_timeout));
-  RETURN_IF_ERROR(CheckZeroOrMore("stream-delay-ms", config.stream_delay));
+  RETURN_IF_ERROR(CheckDuration("worker-wait-timeout", config.worker_wait_timeout, kShortest));
+  RETURN_IF_ERROR(CheckDuration("drain-timeout", config.drain_timeout, kShortest));
+  RETURN_IF_ERROR(CheckDuration("request-timeout", config.request_timeout, absl::ZeroDuration()));
+  RETURN_IF_ERROR(CheckDuration("stream-delay-ms", config.stream_delay, absl::ZeroDuration()));
   LogLevel level;
   if (!ParseLogLevel(config.log_level, level)) {
     return absl::InvalidArgumentError(Concat("--log-level ", Quoted(config.log_level),

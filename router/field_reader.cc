@@ -88,6 +88,11 @@ void FieldReader::Fail(std::string_view name, std::string_view code, std::string
   Fail(FieldError(path, code, Concat(path, " ", message)));
 }
 
+void FieldReader::Absorb(const FieldReader& nested) {
+  Fail(nested.status());
+  num_unknown_inside_ += nested.num_unknown();
+}
+
 void FieldReader::FailType(std::string_view name, std::string_view wanted,
                            const json::value& value) {
   Fail(name, "invalid_type", Concat("must be ", wanted, ", not ", KindName(value)));
@@ -195,7 +200,7 @@ void FieldReader::Refuse(std::string_view name) {
 }
 
 int FieldReader::num_unknown() const {
-  int num_unknown = 0;
+  int num_unknown = num_unknown_inside_;
   for (const auto& field : object_) {
     if (!known_.contains(std::string(field.key()))) ++num_unknown;
   }

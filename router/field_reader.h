@@ -42,11 +42,13 @@ class FieldReader {
   void Fail(absl::Status status);
   // An error about the field `name`.
   void Fail(std::string_view name, std::string_view code, std::string_view message);
+  // The error and the unknown fields of an object inside this one.
+  void Absorb(const FieldReader& nested);
 
   bool ok() const { return status_.ok(); }
   const absl::Status& status() const { return status_; }
   std::string PathOf(std::string_view name) const;
-  // Fields no look-up has asked for.
+  // Fields no look-up has asked for, and those of the objects absorbed.
   int num_unknown() const;
 
  private:
@@ -57,6 +59,7 @@ class FieldReader {
   const boost::json::object& object_;
   const std::string path_;
   absl::flat_hash_set<std::string> known_;
+  int num_unknown_inside_ = 0;
   absl::Status status_;
 };
 
@@ -66,7 +69,7 @@ std::string_view KindName(const boost::json::value& value);
 // The integer a value is, if it is one (3.0 is) and fits.
 std::optional<int64_t> AsInteger(const boost::json::value& value);
 
-// Token ids in [0, vocab_size), at most max_size of them; errors name the element.
+// Token ids in [0, vocab_size); errors name the element.
 void ReadTokenIds(FieldReader& reader, std::string_view name, const boost::json::array& array,
                   int vocab_size, std::vector<int32_t>& out);
 

@@ -14,7 +14,10 @@ namespace {
 
 // What a text completion gets that names no max_tokens, as in the original API.
 constexpr int64_t kDefaultCompletionTokens = 16;
-constexpr int64_t kMaxPromptTokens = int64_t{1} << 22;  // of all choices together: 16 MiB
+// Of all choices of a request together. A prompt token takes 4 bytes; a log-probability takes 80 to
+// 170 until it is sent, which in a stream those of output tokens are at once.
+constexpr int64_t kMaxPromptTokens = int64_t{1} << 22;
+constexpr int64_t kMaxTotalLogprobs = int64_t{1} << 22;
 
 bool IsEos(const ServedModel& model, int32_t token) {
   const auto& ids = model.description.model().eos_token_ids();
@@ -61,30 +64,61 @@ std::string_view PromptField(const GenerationSpec& spec) {
   return spec.is_chat ? "messages" : "prompt";
 }
 
+// Alternatives for each token of the prompts; absent when their log-probabilities are not wanted.
+std::optional<int> PromptLogprobs(const GenerationSpec& spec) {
+  if (spec.options.prompt_logprobs) return spec.options.prompt_logprobs;
+  return spec.echo ? spec.options.logprobs : std::nullopt;
+}
+
+absl::Status CheckLogprobs(std::string_view field, int alternatives, int64_t num_tokens,
+                           std::string_view of) {
+  const int64_t num_logprobs = num_tokens * (alternatives + 1);
+  if (num_logprobs <= kMaxTotalLogprobs) return absl::OkStatus();
+  return FieldError(
+      field, "out_of_range",
+      Concat(field, " ", alternatives, " asks for ", num_logprobs, " log-probabilities of the ",
+             num_tokens, " ", of, " tokens of all choices, more than ", kMaxTotalLogprobs));
+}
+
+// What has to be in memory at once.
+absl::Status CheckTotals(const GenerationSpec& spec, int64_t num_prompt_tokens,
+                         int64_t num_output_tokens) {
+  const GenerationOptions& options = spec.options;
+  if (num_prompt_tokens > kMaxPromptTokens) {
+    return FieldError(PromptField(spec), "out_of_range",
+                      Concat("the choices have ", num_prompt_tokens,
+                             " prompt tokens together, more than ", kMaxPromptTokens));
+  }
+  if (const std::optional<int> alternatives = PromptLogprobs(spec)) {
+    RETURN_IF_ERROR(CheckLogprobs(options.prompt_logprobs ? "prompt_logprobs" : "logprobs",
+                                  *alternatives, num_prompt_tokens, "prompt"));
+  }
+  if (options.stream || !options.logprobs) return absl::OkStatus();
+  return CheckLogprobs(spec.is_chat ? "top_logprobs" : "logprobs", *options.logprobs,
+                       num_output_tokens, "output");
+}
+
 // Output tokens of each prompt's choices; errors as in OutputBudget.
 absl::StatusOr<std::vector<int>> OutputBudgets(const GenerationSpec& spec, LengthLimit limit) {
   std::vector<int> budgets;
-  int64_t num_prompt_tokens = 0;
+  int64_t num_prompt_tokens = 0, num_output_tokens = 0;
   for (const Prompt& prompt : spec.prompts) {
     const auto prompt_len = static_cast<int64_t>(prompt.tokens.size());
     if (prompt_len == 0) return FieldError("prompt", "out_of_range", "the prompt is empty");
     const std::optional<int64_t> otherwise =
         spec.is_chat ? std::nullopt : std::optional(kDefaultCompletionTokens);
-    ASSIGN_OR_RETURN(const int budget, OutputBudget(PromptField(spec), prompt_len,
-                                                    spec.options.max_tokens, otherwise, limit));
+    ASSIGN_OR_RETURN(const int budget,
+                     OutputBudget(PromptField(spec), prompt_len, spec.options, otherwise, limit));
     if (spec.options.min_tokens > budget) {
-      return FieldError(
-          "min_tokens", "out_of_range",
-          Concat("min_tokens ", spec.options.min_tokens, " exceeds max_tokens ", budget));
+      return FieldError("min_tokens", "out_of_range",
+                        Concat("min_tokens ", spec.options.min_tokens, " exceeds ",
+                               spec.options.max_tokens_field, " ", budget));
     }
     budgets.push_back(std::max(budget, 1));
     num_prompt_tokens += prompt_len * spec.options.n;
+    num_output_tokens += int64_t{budget} * spec.options.n;
   }
-  if (num_prompt_tokens > kMaxPromptTokens) {
-    return FieldError("prompt", "out_of_range",
-                      Concat("the choices have ", num_prompt_tokens,
-                             " prompt tokens together, more than ", kMaxPromptTokens));
-  }
+  RETURN_IF_ERROR(CheckTotals(spec, num_prompt_tokens, num_output_tokens));
   return budgets;
 }
 
@@ -126,7 +160,6 @@ absl::Status Generation::Submit(const std::vector<int>& budgets,
     for (int i = 0; i < options.n; ++i) {
       SequenceRequest& sequence = sequences.emplace_back();
       sequence.request_id = spec_.request_id;
-      sequence.choice_idx = static_cast<int>(sequences.size()) - 1;
       sequence.prompt = spec_.prompts[p].tokens;
       sequence.sampling = MakeSampling(options, spec_.defaults, spec_.model->description.model(),
                                        options.seed ? seed : RandomSeed(), options.seed ? i : 0);
@@ -135,10 +168,8 @@ absl::Status Generation::Submit(const std::vector<int>& budgets,
       sequence.cache_salt = options.cache_salt;
       sequence.key_id = spec_.key_id;
       sequence.deadline = spec_.deadline;
-      if (options.prompt_logprobs) {
-        sequence.prompt_logprobs = static_cast<uint32_t>(*options.prompt_logprobs);
-      } else if (spec_.echo && options.logprobs) {
-        sequence.prompt_logprobs = static_cast<uint32_t>(*options.logprobs);
+      if (const std::optional<int> alternatives = PromptLogprobs(spec_)) {
+        sequence.prompt_logprobs = static_cast<uint32_t>(*alternatives);
       }
       streams.push_back(std::make_shared<TokenStream>(wake));
       outputs_.emplace_back(*spec_.model->tokenizer, options, streams.back(), spec_.prompts[p]);
@@ -230,7 +261,7 @@ void Generation::Start(int index, TokenBatch& batch, std::string& out) {
   output.cached_tokens = batch.num_cached_tokens;
   output.result.prompt_token_ids = output.prompt->tokens;
   std::vector<LoggedToken> logged;
-  if (options.prompt_logprobs || (spec_.echo && options.logprobs)) {
+  if (PromptLogprobs(spec_)) {
     logged = LogPrompt(*spec_.model->tokenizer, *output.prompt, options.skip_special_tokens,
                        batch.prompt_logprobs);
   }

@@ -1,5 +1,6 @@
 #include "router/generation_options.h"
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
@@ -19,7 +20,6 @@ constexpr size_t kMaxStops = 64;
 constexpr size_t kMaxStopBytes = 1024;
 constexpr size_t kMaxStopTokenIds = 1000;  // with those of the model a plan holds 1,024
 constexpr size_t kMaxLogitBias = 1024;
-constexpr int kMaxLogprobs = 20;
 constexpr size_t kMaxNameBytes = 1024;
 constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
 
@@ -106,17 +106,16 @@ void ReadStreaming(FieldReader& reader, GenerationOptions& options) {
   nested.Bool("include_usage", options.include_usage);
   nested.Bool("continuous_usage_stats", options.continuous_usage_stats);
   nested.Accept("include_obfuscation");
-  reader.Fail(nested.status());
-  options.num_unknown_fields += nested.num_unknown();
+  reader.Absorb(nested);
   if (!options.stream) {
     reader.Fail("stream_options", "invalid_value", "is only allowed when stream is true");
   }
 }
 
-void ReadChoices(FieldReader& reader, GenerationOptions& options) {
+void ReadChoices(FieldReader& reader, const RequestLimits& limits, GenerationOptions& options) {
   int64_t n = 1;
   std::optional<int64_t> best_of;
-  reader.Int("n", 1, kMaxChoices, n);
+  reader.Int("n", 1, std::min(kMaxChoices, limits.max_sequences), n);
   reader.Int("best_of", 1, kMaxChoices, best_of);
   options.n = static_cast<int>(n);
   if (best_of && *best_of < n) {
@@ -156,7 +155,7 @@ void RefuseUnsupported(FieldReader& reader) {
     FieldReader nested(*format, "response_format");
     std::string type;
     nested.String("type", kMaxNameBytes, type);
-    reader.Fail(nested.status());
+    reader.Absorb(nested);
     if (type.empty()) reader.Fail("response_format.type", "missing_field", "is missing");
     if (type != "text") {
       reader.Fail("response_format", "unsupported_field",
@@ -183,7 +182,7 @@ GenerationOptions ReadGenerationOptions(FieldReader& reader, const RequestLimits
   std::optional<int64_t> prompt_logprobs;
   reader.String("model", kMaxNameBytes, options.model);
   reader.String("user", kMaxNameBytes, user);
-  ReadChoices(reader, options);
+  ReadChoices(reader, limits, options);
   ReadSampling(reader, limits, options);
   ReadStops(reader, limits, options);
   ReadStreaming(reader, options);
@@ -199,6 +198,15 @@ GenerationOptions ReadGenerationOptions(FieldReader& reader, const RequestLimits
     reader.Fail("prompt_logprobs", "unsupported_field", "is not available when stream is true");
   }
   return options;
+}
+
+void ReadMaxTokens(FieldReader& reader, int64_t min, GenerationOptions& options) {
+  std::optional<int64_t> completion_tokens;
+  reader.Int("max_tokens", min, kMaxInt, options.max_tokens);
+  reader.Int("max_completion_tokens", 1, kMaxInt, completion_tokens);
+  if (!completion_tokens) return;
+  options.max_tokens = completion_tokens;
+  options.max_tokens_field = "max_completion_tokens";
 }
 
 }  // namespace weightless::router

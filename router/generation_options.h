@@ -6,19 +6,21 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
-
-#include "absl/status/statusor.h"
 
 namespace weightless::router {
 
 class FieldReader;
+
+inline constexpr int kMaxLogprobs = 20;  // alternatives of one token
 
 // Absent means that the request did not say; the model's generation config may then.
 struct GenerationOptions {
   std::string model;
   int n = 1;
   std::optional<int64_t> max_tokens;
+  std::string_view max_tokens_field = "max_tokens";  // or max_completion_tokens: where it was said
   int64_t min_tokens = 0;
 
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
@@ -46,7 +48,7 @@ struct GenerationOptions {
   int num_unknown_fields = 0;
 };
 
-// Names a request may use for the model, and the bounds its token ids have.
+// What the served model and the queue take.
 struct RequestLimits {
   int vocab_size = 0;
   int max_sequences = 0;  // prompts * n
@@ -55,5 +57,8 @@ struct RequestLimits {
 // Reads the shared fields of a body; errors stick in `reader`. Fields that only one of the two
 // kinds has (logprobs, echo) are left to it.
 GenerationOptions ReadGenerationOptions(FieldReader& reader, const RequestLimits& limits);
+
+// max_tokens, at least `min`, and max_completion_tokens, which goes before it.
+void ReadMaxTokens(FieldReader& reader, int64_t min, GenerationOptions& options);
 
 }  // namespace weightless::router

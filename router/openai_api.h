@@ -36,19 +36,20 @@ struct TokenizeRequest {
   std::variant<std::string, ChatRequest> input;
   bool add_special_tokens = true;
   bool return_token_strs = false;
+  int num_unknown_fields = 0;
 };
 
 struct DetokenizeRequest {
   std::string model;
   std::vector<int32_t> tokens;
+  int num_unknown_fields = 0;
 };
 
 // Errors are kInvalidArgument with code and param (router/api_error.h).
 absl::StatusOr<ChatRequest> ParseChatRequest(std::string_view body, const RequestLimits& limits);
 absl::StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
                                                          const RequestLimits& limits);
-absl::StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body,
-                                                     const RequestLimits& limits);
+absl::StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body);
 absl::StatusOr<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
                                                          const RequestLimits& limits);
 

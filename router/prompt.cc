@@ -37,8 +37,9 @@ Prompt CompletionPrompt(const model::Tokenizer& tokenizer, const PromptInput& in
 }
 
 absl::StatusOr<int> OutputBudget(std::string_view prompt_field, int64_t prompt_len,
-                                 std::optional<int64_t> asked, std::optional<int64_t> otherwise,
+                                 const GenerationOptions& options, std::optional<int64_t> otherwise,
                                  LengthLimit limit) {
+  const std::optional<int64_t> asked = options.max_tokens;
   const int64_t left = limit.num_tokens - prompt_len;
   const std::string room =
       Concat(limit.cause == LengthLimit::Cause::kContext ? "the context of "
@@ -50,9 +51,10 @@ absl::StatusOr<int> OutputBudget(std::string_view prompt_field, int64_t prompt_l
         Concat("the prompt has ", prompt_len, " tokens, which leaves no room in ", room));
   }
   if (asked && *asked > left) {
-    return FieldError("max_tokens", "context_length_exceeded",
-                      Concat("the prompt has ", prompt_len, " tokens and max_tokens is ", *asked,
-                             "; together they exceed ", room));
+    return FieldError(
+        options.max_tokens_field, "context_length_exceeded",
+        Concat("the prompt has ", prompt_len, " tokens and ", options.max_tokens_field, " is ",
+               *asked, "; together they exceed ", room));
   }
   return static_cast<int>(asked.value_or(std::min(left, otherwise.value_or(left))));
 }

@@ -30,9 +30,9 @@ Prompt CompletionPrompt(const model::Tokenizer& tokenizer, const PromptInput& in
 
 // Output tokens a sequence may have: what was asked for, else what the limit leaves, but not more
 // than `otherwise` if that is given. kInvalidArgument `context_length_exceeded` names the numbers,
-// and is about `prompt_field` or max_tokens.
+// and is about `prompt_field` or the field that asked.
 absl::StatusOr<int> OutputBudget(std::string_view prompt_field, int64_t prompt_len,
-                                 std::optional<int64_t> asked, std::optional<int64_t> otherwise,
+                                 const GenerationOptions& options, std::optional<int64_t> otherwise,
                                  LengthLimit limit);
 
 // The sampling of choice `choice_idx`, whose seed is `seed` + choice_idx.

@@ -14,7 +14,6 @@ namespace weightless::router {
 
 struct SequenceRequest {
   std::string request_id;
-  int choice_idx = 0;
   std::vector<int32_t> prompt;  // with BOS; 1 .. max_context - 1 tokens
   proto::Sampling sampling;     // complete and validated: seed chosen, stop_token_ids resolved
   int max_tokens = 0;           // output tokens; >= 1; prompt + max_tokens <= max_context

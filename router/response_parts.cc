@@ -65,10 +65,14 @@ void AppendUsageObject(std::string& out, const Usage& usage) {
   out += "}}";
 }
 
-void AppendStopReason(std::string& out, const Choice::StopReason& reason) {
-  if (const auto* token = std::get_if<int32_t>(&reason)) {
+void AppendEnding(std::string& out, std::string_view finish_reason,
+                  const Choice::StopReason& stop_reason) {
+  out += ",\"finish_reason\":";
+  AppendJsonString(out, finish_reason);
+  out += ",\"stop_reason\":";
+  if (const auto* token = std::get_if<int32_t>(&stop_reason)) {
     AppendJsonInt(out, *token);
-  } else if (const auto* text = std::get_if<std::string>(&reason)) {
+  } else if (const auto* text = std::get_if<std::string>(&stop_reason)) {
     AppendJsonString(out, *text);
   } else {
     out += "null";

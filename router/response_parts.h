@@ -16,7 +16,10 @@ std::string TokenText(const model::Tokenizer& tokenizer, int32_t token);
 
 void AppendIntArray(std::string& out, std::span<const int32_t> values);
 void AppendUsageObject(std::string& out, const Usage& usage);
-void AppendStopReason(std::string& out, const Choice::StopReason& reason);
+
+// `,"finish_reason":..,"stop_reason":..`
+void AppendEnding(std::string& out, std::string_view finish_reason,
+                  const Choice::StopReason& stop_reason);
 
 // [null,{"<id>":{"logprob":..,"rank":..,"decoded_token":".."},..},..]
 void AppendPromptLogprobs(std::string& out, const model::Tokenizer& tokenizer,

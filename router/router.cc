@@ -1,5 +1,7 @@
 #include "router/router.h"
 
+#include <unistd.h>
+
 #include <map>
 #include <memory>
 #include <optional>
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
@@ -51,6 +54,13 @@ absl::StatusOr<Workers> FindWorkers(const RouterConfig& config, const WorkerClie
   return workers;
 }
 
+// Tells this router from others in a worker's messages.
+std::string OwnerName() {
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  return absl::StrCat(host, ":", getpid());
+}
+
 EngineConfig MakeEngineConfig(const RouterConfig& config) {
   EngineConfig engine;
   engine.plan_ahead = config.plan_ahead;
@@ -58,6 +68,7 @@ EngineConfig MakeEngineConfig(const RouterConfig& config) {
   engine.max_queued = config.max_queued;
   engine.step_timeout = config.step_timeout;
   engine.worker_wait_timeout = config.worker_wait_timeout;
+  engine.owner = OwnerName();
   return engine;
 }
 

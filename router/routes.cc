@@ -1,5 +1,6 @@
 #include "router/routes.h"
 
+#include <algorithm>
 #include <array>
 
 #include "absl/strings/ascii.h"
@@ -64,12 +65,6 @@ bool IsJson(std::string_view content_type) {
   const size_t end = std::min(content_type.find(';'), content_type.size());
   const std::string type(content_type.substr(0, end));
   return absl::EqualsIgnoreCase(absl::StripAsciiWhitespace(type), "application/json");
-}
-
-HttpResponse Json(std::string body) {
-  HttpResponse response;
-  response.body = std::move(body);
-  return response;
 }
 
 }  // namespace
@@ -144,7 +139,7 @@ absl::StatusOr<Answer> Routes::Dispatch(HttpRequest& request, std::function<void
   if (path == "/detokenize") return Detokenize(request);
   if (path == "/v1/models") return Models();
   if (path.starts_with(kModelPrefix)) return Model(path.substr(kModelPrefix.size()));
-  if (path == "/health") return Json(R"({"status":"ok"})");
+  if (path == "/health") return JsonResponse(R"({"status":"ok"})");
   if (path == "/ready") return Ready();
   if (path == "/metrics") return MetricsResponse(metrics_);
   if (path == "/version") return Version();
@@ -159,8 +154,9 @@ absl::StatusOr<std::shared_ptr<const Routes::View>> Routes::CurrentModel() {
   auto view = std::make_shared<View>();
   view->name = config_.served_model_name.empty() ? model->description.model().name()
                                                  : config_.served_model_name;
+  // What is larger than the queue would be refused for ever.
   view->limits = {.vocab_size = static_cast<int>(model->description.model().vocab_size()),
-                  .max_sequences = kMaxSequences};
+                  .max_sequences = std::min(kMaxSequences, config_.max_queued)};
   const auto file = model->files.find("generation_config.json");
   if (file != model->files.end() && config_.use_generation_config) {
     auto defaults = ParseSamplingDefaults(file->second, file->first);
@@ -246,9 +242,9 @@ absl::StatusOr<Answer> Routes::Completion(HttpRequest& request, std::function<vo
 
 absl::StatusOr<HttpResponse> Routes::Tokenize(const HttpRequest& request) {
   ASSIGN_OR_RETURN(const auto view, CurrentModel());
-  ASSIGN_OR_RETURN(const TokenizeRequest tokenize,
-                   ParseTokenizeRequest(request.body, view->limits));
+  ASSIGN_OR_RETURN(const TokenizeRequest tokenize, ParseTokenizeRequest(request.body));
   RETURN_IF_ERROR(CheckModelName(*view, tokenize.model));
+  metrics_.unknown_fields.Add(tokenize.num_unknown_fields);
   const model::Tokenizer& tokenizer = *view->model->tokenizer;
   Prompt prompt;
   if (const auto* chat = std::get_if<ChatRequest>(&tokenize.input)) {
@@ -270,7 +266,7 @@ absl::StatusOr<HttpResponse> Routes::Tokenize(const HttpRequest& request) {
     body += ']';
   }
   body += '}';
-  return Json(std::move(body));
+  return JsonResponse(std::move(body));
 }
 
 absl::StatusOr<HttpResponse> Routes::Detokenize(const HttpRequest& request) {
@@ -278,9 +274,10 @@ absl::StatusOr<HttpResponse> Routes::Detokenize(const HttpRequest& request) {
   ASSIGN_OR_RETURN(const DetokenizeRequest detokenize,
                    ParseDetokenizeRequest(request.body, view->limits));
   RETURN_IF_ERROR(CheckModelName(*view, detokenize.model));
+  metrics_.unknown_fields.Add(detokenize.num_unknown_fields);
   const std::string text =
       view->model->tokenizer->Decode(detokenize.tokens, /*skip_special=*/false);
-  return Json(Concat("{\"prompt\":", JsonString(text), "}"));
+  return JsonResponse(Concat("{\"prompt\":", JsonString(text), "}"));
 }
 
 }  // namespace weightless::router

@@ -80,6 +80,8 @@ class Routes : public HttpHandler {
   std::shared_ptr<const ApiKeys> keys_ ABSL_GUARDED_BY(mutex_);
 };
 
+HttpResponse JsonResponse(std::string body, int status = 200);
+
 // The answer to GET /metrics.
 HttpResponse MetricsResponse(const RouterMetrics& metrics);
 

@@ -8,13 +8,6 @@
 namespace weightless::router {
 namespace {
 
-HttpResponse Json(int status, std::string body) {
-  HttpResponse response;
-  response.status = status;
-  response.body = std::move(body);
-  return response;
-}
-
 std::string ModelObject(const std::string& name, const ServedModel& model, int64_t max_len) {
   return Concat("{\"id\":", JsonString(name),
                 ",\"object\":\"model\",\"created\":", absl::ToUnixSeconds(model.loaded_at),
@@ -40,25 +33,25 @@ HttpResponse Routes::Models() {
   if (view.ok()) {
     model = ModelObject((*view)->name, *(*view)->model, dispatcher_.length_limit().num_tokens);
   }
-  return Json(200, Concat("{\"object\":\"list\",\"data\":[", model, "]}"));
+  return JsonResponse(Concat("{\"object\":\"list\",\"data\":[", model, "]}"));
 }
 
 absl::StatusOr<HttpResponse> Routes::Model(std::string_view id) {
   ASSIGN_OR_RETURN(const auto view, CurrentModel());
   RETURN_IF_ERROR(CheckModelName(*view, std::string(id)));
-  return Json(200, ModelObject(view->name, *view->model, dispatcher_.length_limit().num_tokens));
+  return JsonResponse(ModelObject(view->name, *view->model, dispatcher_.length_limit().num_tokens));
 }
 
 HttpResponse Routes::Ready() {
-  if (draining_) return Json(503, R"({"status":"draining"})");
+  if (draining_) return JsonResponse(R"({"status":"draining"})", 503);
   for (const ReplicaLoad& load : dispatcher_.loads().replicas) {
-    if (load.ready) return Json(200, R"({"status":"ready"})");
+    if (load.ready) return JsonResponse(R"({"status":"ready"})");
   }
-  return Json(503, R"({"status":"no ready replica"})");
+  return JsonResponse(R"({"status":"no ready replica"})", 503);
 }
 
 HttpResponse Routes::Version() {
-  return Json(200, Concat("{\"version\":", JsonString(WEIGHTLESS_VERSION), "}"));
+  return JsonResponse(Concat("{\"version\":", JsonString(WEIGHTLESS_VERSION), "}"));
 }
 
 HttpResponse Routes::LoadsReport() {
@@ -69,7 +62,14 @@ HttpResponse Routes::LoadsReport() {
     body += ReplicaObject(loads.replicas[i]);
   }
   body += "]}";
-  return Json(200, std::move(body));
+  return JsonResponse(std::move(body));
+}
+
+HttpResponse JsonResponse(std::string body, int status) {
+  HttpResponse response;
+  response.status = status;
+  response.body = std::move(body);
+  return response;
 }
 
 HttpResponse MetricsResponse(const RouterMetrics& metrics) {

@@ -21,7 +21,7 @@ constexpr size_t kMaxBytes = size_t{1} << 30;
 
 }  // namespace
 
-absl::StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestLimits&) {
+absl::StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body) {
   ASSIGN_OR_RETURN(const json::value value, ParseBodyObject(body));
   FieldReader reader(value.get_object(), "");
   TokenizeRequest request;
@@ -42,6 +42,7 @@ absl::StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body, cons
     request.input = std::move(prompt);
   }
   RETURN_IF_ERROR(reader.status());
+  request.num_unknown_fields = reader.num_unknown();
   return request;
 }
 
@@ -58,6 +59,7 @@ absl::StatusOr<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
     ReadTokenIds(reader, "tokens", *tokens, limits.vocab_size, request.tokens);
   }
   RETURN_IF_ERROR(reader.status());
+  request.num_unknown_fields = reader.num_unknown();
   return request;
 }
 

@@ -62,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(!completion->prompts.empty());
     CHECK(completion->echo || completion->options.max_tokens.value_or(1) >= 1);
   }
-  CheckRefusal(ParseTokenizeRequest(body, kLimits).status());
+  CheckRefusal(ParseTokenizeRequest(body).status());
   CheckRefusal(ParseDetokenizeRequest(body, kLimits).status());
   if (const auto defaults = ParseSamplingDefaults(body, "fuzz"); defaults.ok()) {
     CHECK(defaults->top_k >= 0 && defaults->top_p > 0 && defaults->temperature <= 2);

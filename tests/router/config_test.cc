@@ -29,13 +29,15 @@ TEST(RouterConfigTest, NamesFlagValueAndLimit) {
   EXPECT_EQ(Refusal([](auto& c) { c.http.max_body_bytes = 1; }),
             "--max-body-bytes 1 is not in [1024, 1073741824]");
   EXPECT_EQ(Refusal([](auto& c) { c.http.idle_timeout = absl::ZeroDuration(); }),
-            "--idle-timeout 0 is not a number of seconds above 0");
+            "--idle-timeout 0 is not in [1ms, 8760h]");
   EXPECT_EQ(Refusal([](auto& c) { c.drain_timeout = absl::Seconds(-1); }),
-            "--drain-timeout -1 is not a number of seconds above 0");
+            "--drain-timeout -1s is not in [1ms, 8760h]");
+  EXPECT_EQ(Refusal([](auto& c) { c.step_timeout = absl::Hours(10000); }),
+            "--step-timeout 10000h is not in [1ms, 8760h]");
   EXPECT_EQ(Refusal([](auto& c) { c.request_timeout = absl::Seconds(-1); }),
-            "--request-timeout is -1s, not 0 to a year");
+            "--request-timeout -1s is not in [0, 8760h]");
   EXPECT_EQ(Refusal([](auto& c) { c.stream_delay = absl::InfiniteDuration(); }),
-            "--stream-delay-ms is inf, not 0 to a year");
+            "--stream-delay-ms inf is not in [0, 8760h]");
   EXPECT_EQ(Refusal([](auto& c) { c.log_level = "loud"; }),
             "--log-level \"loud\" is none of debug, info, warning, error");
 }

@@ -49,6 +49,13 @@ void AnswerWithLogprobs(FakeDispatcher& dispatcher) {
   });
 }
 
+// The middle of a list of token ids.
+std::string SameIds(int count) {
+  std::string ids = "5";
+  for (int i = 1; i < count; ++i) ids += ",5";
+  return ids;
+}
+
 std::string Between(const std::string& text, const std::string& from, const std::string& to) {
   const size_t begin = text.find(from);
   if (begin == std::string::npos) return "(absent)";
@@ -227,8 +234,7 @@ TEST(GenerationTest, LengthsMustFitTheContext) {
     const std::string body = client.Post("/v1/completions", json).body;
     return Concat(Member(body, "code"), ": ", Member(body, "message"));
   };
-  std::string ids = "5";
-  for (int i = 1; i < 1023; ++i) ids += ",5";
+  const std::string ids = SameIds(1023);
   EXPECT_EQ(
       code(Concat("{\"prompt\":[", ids, "],\"max_tokens\":2}")),
       "context_length_exceeded: the prompt has 1023 tokens and max_tokens is 2; together they "
@@ -241,6 +247,12 @@ TEST(GenerationTest, LengthsMustFitTheContext) {
   EXPECT_EQ(Member(client.Post("/v1/chat/completions", chat).body, "param"), "messages");
   EXPECT_EQ(code(R"({"prompt":"a","min_tokens":17})"),
             "out_of_range: min_tokens 17 exceeds max_tokens 16");
+  const std::string by_new_name =
+      client.Post("/v1/completions", R"({"prompt":[5,6],"max_completion_tokens":1023})").body;
+  EXPECT_EQ(Member(by_new_name, "param"), "max_completion_tokens");
+  EXPECT_EQ(Member(by_new_name, "message"),
+            "the prompt has 2 tokens and max_completion_tokens is 1023; together they exceed the "
+            "context of 1024 tokens");
   client.Post("/v1/completions", Concat("{\"prompt\":[", ids, "]}"));
   client.Post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"Hi"}]})");
   const auto sequences = server.dispatcher.WaitForSequences(2);
@@ -252,11 +264,58 @@ TEST(GenerationTest, ManyLongChoicesAreRefused) {
   TestServer server;
   server.dispatcher.SetModel(TinyModel(1 << 20));
   HttpClient client(server);
-  std::string ids = "5";
-  for (int i = 1; i < 40000; ++i) ids += ",5";
+  const std::string ids = SameIds(40000);
   const std::string body =
       client.Post("/v1/completions", Concat("{\"n\":128,\"prompt\":[", ids, "]}")).body;
   EXPECT_THAT(body, HasSubstr("5120000 prompt tokens together"));
+}
+
+TEST(GenerationTest, ManyLogprobsOfPromptsAreRefused) {
+  TestServer server;
+  server.dispatcher.SetModel(TinyModel(1 << 20));
+  server.dispatcher.AnswerWithText("a");
+  HttpClient client(server);
+  const std::string ids = SameIds(40000);
+  const auto refusal = [&](std::string_view fields) {
+    const std::string body =
+        client.Post("/v1/completions", Concat("{\"prompt\":[", ids, "],", fields, "}")).body;
+    return Concat(Member(body, "param"), ": ", Member(body, "message"));
+  };
+  EXPECT_EQ(refusal(R"("n":5,"prompt_logprobs":20)"),
+            "prompt_logprobs: prompt_logprobs 20 asks for 4200000 log-probabilities of the 200000 "
+            "prompt tokens of all choices, more than 4194304");
+  const char* echo =
+      "logprobs: logprobs 20 asks for 4200000 log-probabilities of the 200000 prompt tokens of all "
+      "choices, more than 4194304";
+  EXPECT_EQ(refusal(R"("n":5,"logprobs":20,"echo":true)"), echo);
+  EXPECT_EQ(refusal(R"("n":5,"logprobs":20,"echo":true,"stream":true)"), echo);
+  EXPECT_EQ(server.dispatcher.num_submitted(), 0u);
+  const std::string accepted = Concat(R"({"n":5,"prompt_logprobs":19,"prompt":[)", ids, "]}");
+  EXPECT_EQ(client.Post("/v1/completions", accepted).status, 200);
+}
+
+// A stream sends them as they come.
+TEST(GenerationTest, ManyLogprobsOfAWholeAnswerAreRefused) {
+  TestServer server;
+  server.dispatcher.SetModel(TinyModel(1 << 20));
+  server.dispatcher.AnswerWithText("a");
+  HttpClient client(server);
+  const auto completion = [&](std::string_view fields) {
+    return client.Post("/v1/completions", Concat(R"({"prompt":"x","n":64,)", fields, "}"));
+  };
+  const std::string refused = completion(R"("logprobs":1,"max_tokens":32769)").body;
+  EXPECT_EQ(Member(refused, "param"), "logprobs");
+  EXPECT_EQ(Member(refused, "message"),
+            "logprobs 1 asks for 4194432 log-probabilities of the 2097216 output tokens of all "
+            "choices, more than 4194304");
+  EXPECT_EQ(completion(R"("logprobs":1,"max_tokens":32768)").status, 200);
+  EXPECT_EQ(completion(R"("logprobs":1,"max_tokens":32769,"stream":true)").status, 200);
+  EXPECT_EQ(completion(R"("max_tokens":32769)").status, 200);
+  const ClientResponse chat = client.Post(
+      "/v1/chat/completions",
+      R"({"messages":[{"role":"user","content":"x"}],"logprobs":true,"top_logprobs":20})");
+  EXPECT_EQ(chat.status, 400);
+  EXPECT_EQ(Member(chat.body, "param"), "top_logprobs");
 }
 
 TEST(GenerationTest, TemplatesRulesAreA400AboutMessages) {

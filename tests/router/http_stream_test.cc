@@ -125,7 +125,6 @@ TEST_P(HttpStreamTest, InterleavedChoicesKeepTheirTexts) {
   EXPECT_EQ(sequences[0].sampling.seed(), 7);
   EXPECT_EQ(sequences[1].sampling.seed(), 8);
   EXPECT_EQ(sequences[2].sampling.seed(), 7);
-  EXPECT_EQ(sequences[3].choice_idx, 3);
   const ServedModel& model = *server.dispatcher.model();
   for (const size_t i : {2, 0, 3, 1}) server.dispatcher.stream(i)->Put(Tokens(Ids(model, "x")));
   for (const size_t i : {1, 3, 2, 0}) {
@@ -234,6 +233,21 @@ TEST_P(HttpStreamTest, AFailureInAStreamIsAnEventBeforeDone) {
   EXPECT_THAT(rest, HasSubstr("data: {\"error\":{\"message\":\"the request took too long\","
                               "\"type\":\"server_error\",\"param\":null,"
                               "\"code\":\"deadline_exceeded\"}}\n\ndata: [DONE]\n\n"));
+}
+
+TEST_P(HttpStreamTest, AFailureAfterASignOfLifeIsAnEventToo) {
+  TestServer server(Config());
+  HttpClient client(server);
+  client.Send(PostText("/v1/completions", kStream));
+  server.dispatcher.WaitForSequences(1);
+  client.PassTimeUntilReadable(server);
+  client.ReceiveUntil(": keep-alive\n\n");
+  TokenBatch batch;
+  batch.end = EndReason::kError;
+  batch.status = absl::UnavailableError("no worker is left");
+  server.dispatcher.stream(0)->Put(std::move(batch));
+  EXPECT_THAT(client.ReceiveUntil("[DONE]"),
+              HasSubstr("data: {\"error\":{\"message\":\"no worker"));
 }
 
 TEST_P(HttpStreamTest, AFailedChoiceEndsTheOthers) {

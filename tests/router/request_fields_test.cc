@@ -142,7 +142,10 @@ TEST(RequestFieldsTest, ListsAreBounded) {
   const std::vector<int> ids(1001, 1);
   EXPECT_EQ(Chat(Concat("\"stop_token_ids\":[", absl::StrJoin(ids, ","), "]")),
             "out_of_range stop_token_ids");
-  EXPECT_EQ(Completion(R"("n":65)"), "out_of_range prompt");
+  EXPECT_EQ(Chat(R"("n":65)"), "out_of_range n");  // max_sequences
+  EXPECT_EQ(Completion(R"("n":65)"), "out_of_range n");
+  EXPECT_EQ(Verdict(ParseCompletionRequest(R"({"prompt":["a","b"],"n":33})", kLimits)),
+            "out_of_range prompt");
 }
 
 TEST(RequestFieldsTest, WhatIsNotSupportedIsSaid) {
@@ -173,6 +176,14 @@ TEST(RequestFieldsTest, UnknownFieldsAreCountedAndInertOnesAreNot) {
   EXPECT_EQ(count(""), 0);
   EXPECT_EQ(count(R"("store":true,"metadata":{"a":"b"},"service_tier":"auto")"), 0);
   EXPECT_EQ(count(R"("odd":1,"stream":true,"stream_options":{"strange":2})"), 2);
+  EXPECT_EQ(count(R"("response_format":{"type":"text","odd":1})"), 1);
+  const auto chat = ParseChatRequest(
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"a","odd":1}],"odd":2},)"
+      R"({"role":"assistant","content":"b","name":"c","refusal":null}]})",
+      kLimits);
+  EXPECT_EQ(chat->options.num_unknown_fields, 2);
+  EXPECT_EQ(ParseTokenizeRequest(R"({"prompt":"a","odd":1})")->num_unknown_fields, 1);
+  EXPECT_EQ(ParseDetokenizeRequest(R"({"tokens":[],"odd":1})", kLimits)->num_unknown_fields, 1);
 }
 
 TEST(RequestFieldsTest, NumbersJustOutOfRangeAreShownInFull) {

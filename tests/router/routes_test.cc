@@ -155,6 +155,28 @@ TEST(RoutesTest, OverloadIsDecidedBeforeAnythingIsTemplated) {
   EXPECT_EQ(server.dispatcher.num_submitted(), 0u);
 }
 
+TEST(RoutesTest, WhatTheQueueNeverHoldsIsNoOverload) {
+  RouterConfig config;
+  config.max_queued = 3;
+  TestServer server(config);
+  server.dispatcher.AnswerWithText("b");
+  HttpClient client(server);
+  const auto refusal = [&](std::string_view path, std::string_view json) {
+    const ClientResponse response = client.Post(path, json);
+    EXPECT_EQ(response.status, 400);
+    return Concat(Member(response.body, "param"), ": ", Member(response.body, "message"));
+  };
+  const auto chat = [](int n) {
+    return Concat(R"({"messages":[{"role":"user","content":"Hi"}],"n":)", n, "}");
+  };
+  EXPECT_EQ(refusal("/v1/chat/completions", chat(4)), "n: n 4 is not in [1, 3]");
+  EXPECT_EQ(refusal("/v1/completions", R"({"prompt":["a","b"],"n":2})"),
+            "prompt: prompt times n asks for 4 choices, more than 3");
+  EXPECT_EQ(refusal("/v1/completions", R"({"prompt":["a","b","c","d"]})"),
+            "prompt: prompt has 4 prompts, more than 3");
+  EXPECT_EQ(client.Post("/v1/chat/completions", chat(3)).status, 200);
+}
+
 TEST(RoutesTest, WithoutAWorkerThereIsNoModel) {
   TestServer server;
   server.dispatcher.SetModel(nullptr);
@@ -200,8 +222,10 @@ TEST(RoutesTest, CountsResponsesAndUnknownFields) {
   HttpClient client(server);
   client.Post("/v1/completions", R"({"prompt":"a","odd":1,"stranger":2})");
   client.Get("/nowhere");
-  EXPECT_EQ(server.metrics.unknown_fields.value(), 2);
-  EXPECT_EQ(server.metrics.responses_2xx.value(), 1);
+  client.Post("/tokenize", R"({"prompt":"a","odd":1})");
+  client.Post("/detokenize", R"({"tokens":[],"odd":1})");
+  EXPECT_EQ(server.metrics.unknown_fields.value(), 4);
+  EXPECT_EQ(server.metrics.responses_2xx.value(), 3);
   EXPECT_EQ(server.metrics.responses_4xx.value(), 1);
   EXPECT_EQ(server.metrics.requests_started.value(), 1);
   EXPECT_EQ(server.metrics.requests_length.value(), 1);
