@@ -54,25 +54,39 @@ def panel(kind, title, description, targets, unit, defaults=None, **more):
             "fieldConfig": {"defaults": {"unit": unit, **(defaults or {})}, "overrides": []}, "options": {}, **more}
 
 
-def graph(title, description, unit, series, stack=False, dashed=(), minimum=0):
-    """Lines over time. `series`: (expression, legend); legends in `dashed` are dashed, not stacked."""
-    custom = {"lineWidth": 1, "fillOpacity": 30 if stack else 8, "showPoints": "never", "spanNulls": False,
-              "stacking": {"mode": "normal" if stack else "none", "group": "A"}}
+def graph(title, description, unit, series, dashed=(), full=None, **defaults):
+    """Lines over time. `series`: (expression, legend); legends in `dashed` are dashed. The axis reaches to `full` at least."""
+    custom = {"lineWidth": 1, "fillOpacity": 8, "showPoints": "never", "spanNulls": False,
+              "stacking": {"mode": "none", "group": "A"}, **({"axisSoftMax": full} if full else {})}
     made = panel("timeseries", title, description, [target(i, *s) for i, s in enumerate(series)], unit,
-                 {"custom": custom, "min": minimum})
+                 {"custom": custom, "min": 0, **defaults})
     made["options"] = {"legend": {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull", "max"]},
                        "tooltip": {"mode": "multi", "sort": "desc"}}
     made["fieldConfig"]["overrides"] = [
-        {"matcher": {"id": "byName", "options": name},
+        {"matcher": {"id": "byFrameRefID", "options": made["targets"][i]["refId"]},
          "properties": [{"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 6]}},
+                        {"id": "custom.lineWidth", "value": 1},
                         {"id": "custom.fillOpacity", "value": 0},
-                        {"id": "custom.stacking", "value": {"mode": "none"}}]} for name in dashed]
+                        {"id": "custom.stacking", "value": {"mode": "none"}}]}
+        for i, (_, legend) in enumerate(series) if legend in dashed]
+    return made
+
+
+def stack(title, description, unit, series, dashed=(), colours=None, legend="table", **defaults):
+    """As graph, but areas on top of each other, those in `dashed` left out; without lines, for one around nothing looks like
+    something. `colours`: of series by name."""
+    made = graph(title, description, unit, series, dashed, **defaults)
+    made["fieldConfig"]["defaults"]["custom"].update(lineWidth=0, fillOpacity=60, stacking={"mode": "normal", "group": "A"})
+    made["options"]["legend"]["displayMode"] = legend
+    made["fieldConfig"]["overrides"] += [
+        {"matcher": {"id": "byName", "options": name},
+         "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}]} for name, colour in (colours or {}).items()]
     return made
 
 
 def heatmap(title, description, histogram):
     expression = f"sum by (le) (increase({histogram}_bucket{ROUTER}{WINDOW}))"
-    made = panel("heatmap", title, description, [target(0, expression, "{{le}}", format="heatmap")], "s")
+    made = panel("heatmap", title + ", distribution", description, [target(0, expression, "{{le}}", format="heatmap")], "s")
     made["options"] = {"calculate": False, "yAxis": {"unit": "s"}, "cellGap": 0, "filterValues": {"le": 1e-9},
                        "color": {"mode": "scheme", "scheme": "Oranges", "scale": "exponential", "exponent": 0.5, "steps": 64},
                        "tooltip": {"mode": "single", "yHistogram": True}, "legend": {"show": True}}
@@ -83,7 +97,7 @@ def stat(title, description, unit, expression, thresholds):
     """One number; `thresholds`: (from value or None, colour)."""
     steps = [{"value": value, "color": colour} for value, colour in thresholds]
     made = panel("stat", title, description, [target(0, expression, "", instant=True)], unit,
-                 {"thresholds": {"mode": "absolute", "steps": steps}})
+                 {"thresholds": {"mode": "absolute", "steps": steps}, "noValue": "-"})
     made["options"] = {"colorMode": "value", "graphMode": "none", "reduceOptions": {"calcs": ["lastNotNull"]}}
     return made
 
@@ -95,19 +109,20 @@ def bars(title, description, unit, expression, legend):
     return made
 
 
-def table(title, description, columns, hide=()):
-    """One row for each variant; `columns`: (expression, heading, unit)."""
+def table(title, description, columns, order=("variant",)):
+    """One row for each variant; `columns`: (expression, heading, unit). `order`: of the labels."""
     targets = [target(i, expression, "", format="table", instant=True) for i, (expression, _, _) in enumerate(columns)]
     made = panel("table", title, description, targets, "short")
     several = len(columns) > 1
     value = [f"Value #{t['refId']}" if several else "Value" for t in targets]
     made["transformations"] = [
         *([{"id": "merge", "options": {}}] if several else []),
-        {"id": "organize", "options": {"excludeByName": {name: True for name in ("Time", *hide)},
-                                       "renameByName": {v: heading for v, (_, heading, _) in zip(value, columns) if heading}}}]
+        {"id": "organize", "options": {"excludeByName": {"Time": True},
+                                       "indexByName": {name: i for i, name in enumerate((*order, *value))},
+                                       "renameByName": {v: heading for v, (_, heading, _) in zip(value, columns)}}}]
     made["fieldConfig"]["overrides"] = [
         {"matcher": {"id": "byName", "options": heading}, "properties": [{"id": "unit", "value": unit}]}
-        for _, heading, unit in columns if heading]
+        for _, heading, unit in columns]
     return made
 
 
@@ -119,9 +134,9 @@ def lay_out(rows):
             placed.append({"type": "row", "title": heading, "collapsed": False, "panels": [],
                            "gridPos": {"x": 0, "y": y, "w": 24, "h": 1}})
             y += 1
-        width = 24 // len(panels)
-        for i, one in enumerate(panels):
-            placed.append({**one, "gridPos": {"x": i * width, "y": y, "w": width, "h": height}})
+        edges = [24 * i // len(panels) for i in range(len(panels) + 1)]
+        for one, left, right in zip(panels, edges, edges[1:]):
+            placed.append({**one, "gridPos": {"x": left, "y": y, "w": right - left, "h": height}})
         y += height
     for number, one in enumerate(placed):
         one["id"] = number + 1
@@ -143,6 +158,9 @@ def dashboard(uid, title, description, variables, rows):
 
 # --- operate ---
 
+OUTCOMES = {"stop": "green", "length": "blue", "tool_calls": "purple", "aborted": "orange", "error": "red"}
+STATUS_CLASSES = {"2xx": "green", "4xx": "orange", "5xx": "red"}
+
 def operate():
     up = "weightless_worker_up" + ROUTER
     requests = rate("weightless_requests_total")
@@ -150,22 +168,24 @@ def operate():
     plain, warn, bad = (None, "green"), "orange", "red"
     rows = [
         (None, 4, [
-            stat("Workers ready", "Workers that take plans now.", "short", f"sum({up})", ((None, bad), (1, "green"))),
+            stat("Workers ready", "Workers that take plans now.", "short", f"sum({up}) or vector(0)", ((None, bad), (1, "green"))),
+            stat("Workers missing", "Workers that the router knows and that take no plans.", "short",
+                 f"count({up} == 0) or vector(0)", (plain, (1, warn))),
             stat("Running", "Sequences on a worker.", "short", f"sum(weightless_running_sequences{ROUTER})", (plain,)),
             stat("Waiting", "Sequences that no worker has room for yet.", "short", f"sum(weightless_queued_sequences{ROUTER})",
                  (plain, (1, warn), (100, bad))),
             stat("Requests that fail", "Share of ended requests with an error of ours.", "percentunit",
-                 f"sum({failed}) / sum({requests}) or vector(0)", (plain, (0.001, warn), (0.02, bad))),
-            stat("TTFT p99", "Of the last minutes.", "s", quantile(0.99, "weightless_ttft_seconds"), (plain, (1, warn), (5, bad))),
+                 f"{ratio(failed, requests)} or vector(0)", (plain, (0.001, warn), (0.02, bad))),
+            stat("TTFT p99", "Of the last minutes.", "s", quantile(0.99, "weightless_ttft_seconds") + " >= 0", (plain, (1, warn), (5, bad))),
             stat("Fullest KV pool", "Share of blocks that sequences hold.", "percentunit", f"max(weightless_kv_used_ratio{ROUTER})",
                  (plain, (0.8, warn), (0.95, bad)))]),
         ("Requests", 8, [
-            graph("Requests by outcome", "Generation requests that ended, each second.", "reqps",
-                  [(f"sum by (outcome) ({requests})", "{{outcome}}")], stack=True),
+            stack("Requests by outcome", "Generation requests that ended, each second.", "reqps",
+                  [(f"sum by (outcome) ({requests})", "{{outcome}}")], colours=OUTCOMES),
             graph("Running and waiting", "Sequences; a request with n choices is n of them.", "short",
                   [(f"sum(weightless_running_sequences{ROUTER})", "running"),
                    (f"sum(weightless_queued_sequences{ROUTER})", "waiting"),
-                   (f"sum(weightless_requests_running{ROUTER})", "requests under way")]),
+                   (f"sum(weightless_requests_running{ROUTER})", "requests under way")], decimals=0),
             graph("Tokens", "Prompt tokens are counted when they are prefilled.", "short",
                   [(f"sum({rate('weightless_generated_tokens_total')})", "generated/s"),
                    (f"sum({rate('weightless_prompt_tokens_total')})", "prompt/s"),
@@ -175,9 +195,9 @@ def operate():
             graph("Time per output token", "Mean over an answer's tokens after the first.", "s", quantiles("weightless_tpot_seconds")),
             graph("Between tokens", "Each gap between two tokens of an answer.", "s", quantiles("weightless_itl_seconds"))]),
         (None, 8, [
-            heatmap("Time to first token", "Requests by bucket.", "weightless_ttft_seconds"),
-            heatmap("Between tokens", "Gaps by bucket.", "weightless_itl_seconds"),
-            heatmap("Waiting for a worker", "Sequences by bucket.", "weightless_queue_seconds")]),
+            heatmap("Time to first token", "Requests in each bucket, in one rate interval.", "weightless_ttft_seconds"),
+            heatmap("Between tokens", "Gaps in each bucket, in one rate interval.", "weightless_itl_seconds"),
+            heatmap("Waiting for a worker", "Sequences in each bucket, in one rate interval.", "weightless_queue_seconds")]),
         (None, 8, [
             graph("Waiting for a worker", "Accepted to placed.", "s", quantiles("weightless_queue_seconds")),
             graph("Whole request", "Request read to its end.", "s", quantiles("weightless_e2e_seconds")),
@@ -185,35 +205,41 @@ def operate():
                   "s", [(quantile(q, "weightless_router_added_seconds", ("stage",)), f"{{{{stage}}}} {name}")
                         for q, name in ((0.5, "p50"), (0.99, "p99"))])]),
         ("KV cache", 8, [
-            graph("KV blocks held", "Share of each pool that sequences hold.", "percentunit",
+            graph("KV blocks", "Share of each pool: held by sequences; held by none, but with a prefix that can be found.", "percentunit",
                   [(ratio("weightless_kv_blocks_used" + ROUTER, "weightless_kv_blocks" + ROUTER, "pool"), "{{pool}} held"),
-                   (ratio("weightless_kv_blocks_cached" + ROUTER, "weightless_kv_blocks" + ROUTER, "pool"), "{{pool}} cached")]),
+                   (ratio("weightless_kv_blocks_cached" + ROUTER, "weightless_kv_blocks" + ROUTER, "pool"), "{{pool}} cached")],
+                  dashed=("{{pool}} cached",), full=1),
             graph("Prefix cache", "Share of prompt tokens that were found in it.", "percentunit",
-                  [(ratio(rate("weightless_cached_tokens_total"), rate("weightless_prefix_queried_tokens_total")), "hit ratio")]),
+                  [(ratio(rate("weightless_cached_tokens_total"), rate("weightless_prefix_queried_tokens_total")), "hit ratio")], full=1),
             graph("Sequences put back", "Preempted for want of blocks, moved because their worker was lost.", "short",
                   [(f"sum({rate('weightless_preemptions_total')})", "preemptions/s"),
                    (f"sum({rate('weightless_migrations_total')})", "migrations/s"),
-                   (f"sum({rate('weightless_recomputed_tokens_total')})", "tokens computed again/s")])]),
+                   (f"sum({rate('weightless_worker_losses_total')})", "workers lost/s")]),
+            graph("Tokens computed again", "Of sequences that were put back, each second.", "short",
+                  [(f"sum({rate('weightless_recomputed_tokens_total')})", "tokens/s")])]),
         ("Steps", 8, [
             graph("Step time", "On the device.", "s",
-                  [(quantile(0.5, "weightless_step_seconds", ("worker",)), "{{worker}} p50"),
-                   (quantile(0.99, "weightless_step_seconds", ("worker",)), "{{worker}} p99")]),
+                  [(quantile(0.5, "weightless_step_seconds"), "p50 of all"),
+                   (quantile(0.99, "weightless_step_seconds", ("worker",)), "p99 of {{worker}}")], dashed=("p50 of all",)),
             graph("Batch size", "Mean number of sequences in a step.", "short", [(mean("weightless_step_sequences", "worker"), "{{worker}}")]),
-            graph("Plan-ahead stalls", "Share of steps whose plan came late, as the router sees it; share of its time that a worker "
-                  "with work to do waited for a plan, as the worker sees it.", "percentunit",
-                  [(ratio(rate("weightless_plan_ahead_stalls_total"), rate("weightless_steps_total"), "worker"), "{{worker}} late steps"),
-                   (f"sum by (instance) ({rate('weightless_engine_wait_seconds_total', '')})", "{{instance}} waiting")])]),
+            graph("Plan-ahead stalls", "Share of steps whose plan came late, as the router sees it.", "percentunit",
+                  [(ratio(rate("weightless_plan_ahead_stalls_total"), rate("weightless_steps_total"), "worker"), "{{worker}}")]),
+            graph("Waiting for a plan", "Share of its time that a worker with work to do waited for a plan, as the worker sees it.",
+                  "percentunit", [(f"sum by (instance) ({rate('weightless_engine_wait_seconds_total', '')})", "{{instance}}")])]),
         ("Workers", 8, [
-            graph("Device memory", "Ledger of all ready workers by class of use. The total of a CPU is its machine's memory, "
-                  "for each worker on it.", "bytes",
+            stack("Device memory", "Ledger of all ready workers by class of use. The total of a CPU is its machine's memory, "
+                  "for each worker on it; beside it a small model is a line at the bottom.", "bytes",
                   [(f"sum by (class) (weightless_memory_bytes{ROUTER})", "{{class}}"),
-                   (f"sum(weightless_memory_total_bytes{ROUTER})", "devices' total")], stack=True, dashed=("devices' total",)),
-            graph("Device busy", "Share of time in steps.", "percentunit", [(f"sum by (worker) ({rate('weightless_step_seconds_sum')})", "{{worker}}")]),
-            graph("Workers up", "1 while plans can be sent to it.", "short", [(f"sum by (worker) ({up})", "{{worker}}"),
-                  (f"sum({rate('weightless_worker_losses_total')})", "losses/s")])]),
+                   (f"sum(weightless_memory_total_bytes{ROUTER})", "devices' total")], dashed=("devices' total",), legend="list"),
+            bars("Device memory by class", "The same now.", "bytes",
+                 f"sort_desc(sum by (class) (weightless_memory_bytes{ROUTER}))", "{{class}}"),
+            graph("Device busy", "Share of time in steps.", "percentunit",
+                  [(f"sum by (worker) ({rate('weightless_step_seconds_sum')})", "{{worker}}")], full=1),
+            stack("Workers up", "Each counts while plans can be sent to it.", "short", [(f"sum by (worker) ({up})", "{{worker}}")],
+                  decimals=0)]),
         ("Processes", 8, [
-            graph("HTTP responses", "Every route, by class of status code.", "reqps",
-                  [(f"sum by (class) ({rate('weightless_http_responses_total')})", "{{class}}")], stack=True),
+            stack("HTTP responses", "Every route, by class of status code.", "reqps",
+                  [(f"sum by (class) ({rate('weightless_http_responses_total')})", "{{class}}")], colours=STATUS_CLASSES),
             graph("Processor time", "Cores in use by routers and workers.", "short",
                   [(f"sum by (job, instance) (rate(process_cpu_seconds_total{{job=~\"weightless-.*\"}}{WINDOW}))", "{{job}} {{instance}}")]),
             graph("Resident memory", "Of routers and workers.", "bytes",
@@ -227,6 +253,7 @@ def operate():
 # --- compare ---
 
 BASELINE = '{variant="$baseline"}'
+FACTS = ("variant", "model", "mode", "rank", "bands", "w0_encoding", "dtype", "device", "numerics")
 
 
 def of_variant(expression, info=""):
@@ -238,8 +265,8 @@ def side_by_side(title, description, unit, make, names=("",)):
     """Each variant's value and its ratio to the baseline. `make(info)` gives one expression for each name, by variant."""
     legends = ["{{variant}} " + name if name else "{{variant}}" for name in names]
     ratios = [f"{value} / on () group_left () ({base} > 0)" for value, base in zip(make(""), make(BASELINE))]
-    return [graph(title, description, unit, list(zip(make(""), legends))),
-            graph(f"{title}, ratio to baseline", "1 = as the baseline.", "none", list(zip(ratios, legends)))]
+    return [graph(title, description, unit, list(zip(make(""), legends)), legends[1:]),
+            graph(f"{title}, ratio to baseline", "1 = as the baseline.", "none", list(zip(ratios, legends)), legends[1:])]
 
 
 def compare():
@@ -261,15 +288,17 @@ def compare():
                 " / on (variant) group_left () count by (variant) (weightless_worker_info)")
     whole = "[$__range]"
     median = ((0.5, "p50"),)
-    summary = [(per_second("weightless_requests_total", done, whole), "requests/s", "reqps"),
+    workers = lambda info: [f"count by (variant) (weightless_worker_info{info})"]  # noqa: E731
+    summary = [(workers, "workers now", "short"),
+               (per_second("weightless_requests_total", done, whole), "requests/s", "reqps"),
                (per_second("weightless_generated_tokens_total", "", whole), "tokens/s", "short"),
                (spread("weightless_ttft_seconds", whole, median), "TTFT p50", "s"),
                (spread("weightless_tpot_seconds", whole, median), "TPOT p50", "s"),
                (memory, "memory of a worker", "bytes")]
     rows = [
-        (None, 6, [table("Variants", "What is served now.", [("weightless_variant_info", "", "short")],
-                         hide=("__name__", "Value", "job", "instance"))]),
-        (None, 7, [table("Over the whole time range", "Means and medians of each variant.",
+        (None, 6, [table("Variants", "What is served now.",
+                         [(f"count by ({', '.join(FACTS)}) (weightless_variant_info)", "routers", "short")], FACTS)]),
+        (None, 7, [table("Over the whole time range", "Means and medians of each variant; rates are of all its workers together.",
                          [(make("")[0], heading, unit) for make, heading, unit in summary]),
                    table("Over the whole time range, ratio to baseline", "1 = as the baseline.",
                          [(f"{make('')[0]} / on () group_left () ({make(BASELINE)[0]} > 0)", heading, "none")

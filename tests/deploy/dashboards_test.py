@@ -4,7 +4,6 @@ Two variants of the dense model serve at once (bfloat16 with two workers, float3
 compares something. Each target's expression goes through the HTTP API of a real Prometheus; an empty answer fails.
 """
 import asyncio
-import json
 import math
 import os
 import subprocess
@@ -12,81 +11,45 @@ import sys
 import time
 import unittest
 
-from prometheus_server import DEPLOY_DIR, Prometheus, skip_without_prometheus
+from prometheus_server import DEPLOY_DIR, skip_without_prometheus
 
-import http_client
-from cluster import Cluster
-from workload import make_requests
+from live_dashboards import BASELINE, DASHBOARDS, OTHER, LiveSystem, dashboard, fill_in, load
 
 LOAD_S = 25
 WINDOW = "20s"
-BASELINE = "tiny-gemma3 dense bfloat16 cpu"
-OTHER = "tiny-gemma3 dense float32 cpu"
-AT_ONCE = 6
 
 
 def panels():
-    """(dashboard, title, panel type, expression) of every target."""
-    for name in ("operate", "compare"):
-        with open(os.path.join(DEPLOY_DIR, "grafana", "dashboards", name + ".json"), encoding="utf-8") as file:
-            for panel in json.load(file)["panels"]:
-                for target in panel.get("targets", ()):
-                    yield name, panel["title"], panel["type"], target["expr"]
-
-
-def fill_in(expression):
-    for variable, value in (("$__rate_interval", WINDOW), ("$__range", WINDOW), ("$instance", ".*"), ("$baseline", BASELINE)):
-        expression = expression.replace(variable, value)
-    assert "$" not in expression, expression
-    return expression
-
-
-async def load(url, seconds, seed):
-    """AT_ONCE clients that ask one request after the other; some leave in the middle."""
-    requests = make_requests(200, seed, max_tokens=100)
-    end = time.monotonic() + seconds
-
-    async def client(number):
-        i = number
-        while time.monotonic() < end:
-            path, body = requests[i % len(requests)]
-            try:
-                await asyncio.wait_for(http_client.post(url, path, body), 0.05 if i % 17 == 0 else 60)
-            except asyncio.TimeoutError:
-                pass
-            i += AT_ONCE
-    await asyncio.gather(*(client(number) for number in range(AT_ONCE)))
+    """(dashboard, title, panel type, expression) of every target, its variables filled in."""
+    for name in DASHBOARDS:
+        for panel in dashboard(name)["panels"]:
+            for target in panel.get("targets", ()):
+                yield name, panel["title"], panel["type"], fill_in(target["expr"], WINDOW, WINDOW)
 
 
 class DashboardsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        metrics = ("--metrics-listen", "127.0.0.1:0", "--num-slots", 16)
-        cls.clusters = [Cluster(2, worker_args=(*metrics, "--dtype", "bfloat16")),
-                        Cluster(1, worker_args=(*metrics, "--dtype", "float32"))]
-        workers = [w.wait_for_log(r"event=metrics_listening address=(\S+)").group(1)
-                   for c in cls.clusters for w in c.workers]
-        cls.prometheus = Prometheus({"weightless-router": [c.url.removeprefix("http://") for c in cls.clusters], "weightless-worker": workers})
+        cls.system = LiveSystem()
+        cls.prometheus = cls.system.prometheus
 
         async def run():
-            await asyncio.gather(*(load(c.url, LOAD_S, seed) for seed, c in enumerate(cls.clusters)))
+            await asyncio.gather(*(load(c.url, LOAD_S, seed) for seed, c in enumerate(cls.system.clusters)))
         asyncio.run(run())
 
     @classmethod
     def tearDownClass(cls):
-        cls.prometheus.stop()
-        for one in cls.clusters:
-            one.stop()
+        cls.system.stop()
 
     def test_every_panel_has_data(self):
         for name, title, kind, expression in panels():
             with self.subTest(dashboard=name, panel=title, expression=expression):
-                result = self.prometheus.query(fill_in(expression))
+                result = self.prometheus.query(expression)
                 self.assertTrue(result, "no data")
                 finite = [value for _, value in result if math.isfinite(value)]
                 self.assertTrue(finite, f"no finite value: {result}")
                 if kind == "timeseries":
-                    series = self.prometheus.query_range(fill_in(expression), LOAD_S // 2)
+                    series = self.prometheus.query_range(expression, LOAD_S // 2)
                     self.assertGreater(max(len(values) for _, values in series), 5)
 
     def test_what_moves_under_load_is_not_zero(self):
@@ -95,7 +58,7 @@ class DashboardsTest(unittest.TestCase):
         for name, title, _, expression in panels():
             if title in moving:
                 with self.subTest(dashboard=name, panel=title, expression=expression):
-                    self.assertGreater(max(value for _, value in self.prometheus.query(fill_in(expression))), 0)
+                    self.assertGreater(max(value for _, value in self.prometheus.query(expression)), 0)
 
     def test_variants_stand_side_by_side(self):
         seen = set()
@@ -103,7 +66,7 @@ class DashboardsTest(unittest.TestCase):
             if name != "compare" or title == "Memory of a worker by class":
                 continue
             with self.subTest(panel=title, expression=expression):
-                values = {labels["variant"]: value for labels, value in self.prometheus.query(fill_in(expression))}
+                values = {labels["variant"]: value for labels, value in self.prometheus.query(expression)}
                 self.assertEqual({BASELINE, OTHER}, set(values))
                 if "ratio to baseline" in title:
                     self.assertEqual(1, values[BASELINE])

@@ -64,15 +64,15 @@ class Prometheus:
         assert answer["status"] == "success", answer
         return answer["data"]
 
-    def query(self, expression):
-        """Instant query: [(labels, value)]."""
-        result = self.api("query", query=expression)["result"]
+    def query(self, expression, at=None):
+        """Instant query, now or at a time: [(labels, value)]."""
+        result = self.api("query", query=expression, time=at or time.time())["result"]
         return [(sample["metric"], float(sample["value"][1])) for sample in result]
 
-    def query_range(self, expression, seconds, step=1):
-        """The last `seconds`: [(labels, [(time, value)])]."""
-        now = time.time()
-        result = self.api("query_range", query=expression, start=now - seconds, end=now, step=step)["result"]
+    def query_range(self, expression, seconds, step=1, end=None):
+        """The last `seconds`, or those before `end`: [(labels, [(time, value)])]."""
+        end = end or time.time()
+        result = self.api("query_range", query=expression, start=end - seconds, end=end, step=step)["result"]
         return [(series["metric"], [(t, float(v)) for t, v in series["values"]]) for series in result]
 
     def stop(self):
