@@ -61,7 +61,8 @@ struct HttpShared {
   const TlsContext* tls;                // null: in the clear
   boost::asio::thread_pool& slow_pool;  // handles big bodies, so that they hold nobody up
   std::atomic<bool> draining = false;   // connections close after their answer
-  ActiveRequests active;
+  std::atomic<int64_t> body_bytes = 0;  // of request bodies in memory
+  ActiveRequests active{};
 };
 
 // Owned by the thread that runs its io_context; every call is made there. An interface only to keep

@@ -17,9 +17,10 @@ absl::Status Bad(std::string_view message) {
   return ErrorWithCode(absl::StatusCode::kInvalidArgument, "bad_request", message);
 }
 
+absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
+
 bool SameName(std::string_view a, std::string_view b) {
-  return absl::EqualsIgnoreCase(absl::string_view(a.data(), a.size()),
-                                absl::string_view(b.data(), b.size()));
+  return absl::EqualsIgnoreCase(View(a), View(b));
 }
 
 // The values of all fields of a name.
@@ -67,10 +68,11 @@ int HexValue(char c) {
 
 // The path of a target, in origin or absolute form, without its query.
 absl::StatusOr<std::string> PathOf(std::string_view target) {
-  constexpr std::string_view kScheme = "http://";
-  if (target.starts_with(kScheme)) {
-    target.remove_prefix(std::min(target.find('/', kScheme.size()), target.size()));
-    if (target.empty()) target = "/";
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!absl::StartsWithIgnoreCase(View(target), View(scheme))) continue;
+    target.remove_prefix(std::min(target.find_first_of("/?#", scheme.size()), target.size()));
+    if (!target.starts_with('/')) target = "/";
+    break;
   }
   if (!target.starts_with('/')) return Bad(Concat("the target ", Quoted(target), " is no path"));
   target = target.substr(0, target.find_first_of("?#"));
@@ -170,7 +172,7 @@ std::string ResponseHeadText(const HttpResponse& response, const ResponseFraming
   } else if (framing.version >= 11) {
     text += "\r\nTransfer-Encoding: chunked";
   }
-  if (!request_id.empty()) text += Concat("\r\nX-Request-Id: ", request_id);
+  text += Concat("\r\nX-Request-Id: ", request_id);
   for (const auto& [name, value] : response.headers) text += Concat("\r\n", name, ": ", value);
   if (!framing.keep_alive) {
     text += "\r\nConnection: close";

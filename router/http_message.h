@@ -67,8 +67,9 @@ class HttpHandler {
   // Called when the header is read and the body is not: the refusal, if there is a reason for one.
   virtual std::optional<HttpResponse> CheckHead(HttpRequest& head) = 0;
 
-  // `wake` may be called from any thread, until the Reply is destroyed, when Advance has something
-  // to do.
+  // `wake` may be called from any thread when Advance has something to do. It stays valid, and does
+  // no harm, after the Reply is gone: a call that another thread is about to make cannot be held
+  // back.
   virtual Answer Handle(HttpRequest request, std::function<void()> wake) = 0;
 };
 

@@ -24,6 +24,7 @@ struct HttpOptions {
   absl::Duration tick = absl::Milliseconds(250);  // how exact time-outs are
   // Kernel send buffer of a connection, 0 = the system's choice.
   int send_buffer_bytes = 0;
+  int64_t max_total_body_bytes = int64_t{1} << 30;  // of all bodies in memory; 503 beyond
 };
 
 }  // namespace weightless::router

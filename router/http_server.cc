@@ -9,7 +9,9 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <future>
 #include <thread>
 #include <unordered_map>
@@ -20,6 +22,7 @@
 #include "router/api_error.h"
 #include "router/http_connection.h"
 #include "router/http_head.h"
+#include "router/random_id.h"
 
 namespace weightless::router {
 namespace {
@@ -126,8 +129,8 @@ tcp::endpoint Resolve(asio::io_context& io, const std::string& host, int port, e
 struct HttpServer::Impl {
   Impl(const HttpOptions& http_options, HttpHandler& handler, const Clock& clock,
        RouterMetrics& metrics, const TlsContext* tls)
-      : options(http_options), slow_pool(1), shared{options, handler,   clock, metrics,
-                                                    tls,     slow_pool, {},    {}} {
+      : options(http_options), slow_pool(1), shared{options, handler, clock,
+                                                    metrics, tls,     slow_pool} {
     for (int i = 0; i < options.num_threads; ++i) {
       loops.push_back(std::make_unique<Loop>(shared, num_connections));
     }
@@ -136,7 +139,7 @@ struct HttpServer::Impl {
   }
 
   void Accept();
-  bool AcceptOne();
+  int AcceptOne();
   void TurnAway(int socket);
 
   const HttpOptions options;
@@ -154,10 +157,11 @@ struct HttpServer::Impl {
 void HttpServer::Impl::Accept() {
   acceptor->async_wait(tcp::acceptor::wait_read, [this](error_code ec) {
     if (ec || !acceptor->is_open()) return;
-    while (AcceptOne()) {
-    }
-    if (errno != EMFILE && errno != ENFILE) return Accept();
-    LogWarning("accept_failed", {{"reason", "no file descriptor left"}});
+    int error = 0;
+    while (error == 0 || error == ECONNABORTED || error == EINTR) error = AcceptOne();
+    if (error == EAGAIN || error == EWOULDBLOCK) return Accept();
+    // No descriptor or no memory is left, and whoever waits would wake us again at once.
+    LogWarning("accept_failed", {{"reason", std::strerror(error)}});
     pause->expires_after(kAcceptPause);
     pause->async_wait([this](error_code cancelled) {
       if (!cancelled && acceptor->is_open()) Accept();
@@ -165,20 +169,20 @@ void HttpServer::Impl::Accept() {
   });
 }
 
-// False when nobody waits (or no descriptor is left), errno tells.
-bool HttpServer::Impl::AcceptOne() {
+// 0, or the error number that says why there is no further connection.
+int HttpServer::Impl::AcceptOne() {
   const int socket =
       accept4(acceptor->native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  if (socket < 0) return errno == ECONNABORTED || errno == EINTR;
+  if (socket < 0) return errno;
   if (num_connections >= options.max_connections) {
     TurnAway(socket);
-    return true;
+    return 0;
   }
   ++num_connections;
   shared.metrics.connections_open.Add(1);
   loops[next_loop]->Adopt(socket);
   next_loop = (next_loop + 1) % loops.size();
-  return true;
+  return 0;
 }
 
 // A handshake only to say no would cost more than it is worth: under TLS it just ends.
@@ -188,13 +192,11 @@ void HttpServer::Impl::TurnAway(int socket) {
     close(socket);
     return;
   }
-  HttpResponse response = RefusalResponse(
-      503, "overloaded",
-      Concat("the server has ", options.max_connections, " connections, its limit"));
-  response.headers.emplace_back("Retry-After", "1");
-  const std::string text =
-      ResponseHeadText(response, {11, false, response.body.size()}, "", shared.clock.Now()) +
-      response.body;
+  const HttpResponse response = ErrorResponse(absl::ResourceExhaustedError(
+      Concat("the server has ", options.max_connections, " connections, its limit")));
+  const std::string text = ResponseHeadText(response, {11, false, response.body.size()},
+                                            RandomHexId(), shared.clock.Now()) +
+                           response.body;
   // Best effort: a new socket has room for this.
   (void)!send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   close(socket);

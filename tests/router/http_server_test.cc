@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "common/concat.h"
 #include "tests/router/http_client.h"
 
@@ -98,6 +100,20 @@ TEST(HttpServerTest, EchoesAProperRequestIdAndReplacesAnother) {
   EXPECT_THAT(id_for(Padding(129)), testing::MatchesRegex("[0-9a-f]{32}"));
   client.Send("GET / HTTP/1.1\r\n\r\n");
   EXPECT_THAT(client.Receive().headers.at("x-request-id"), testing::MatchesRegex("[0-9a-f]{32}"));
+}
+
+TEST(HttpServerTest, TakesATargetInAbsoluteForm) {
+  TestServer server;
+  HttpClient client(server);
+  const auto status_of = [&](const std::string& target) {
+    client.Send(Concat("GET ", target, " HTTP/1.1\r\nHost: t\r\n\r\n"));
+    return client.Receive().status;
+  };
+  EXPECT_EQ(status_of("http://t/health"), 200);
+  EXPECT_EQ(status_of("HTTPS://t:8443/health?a=b"), 200);
+  EXPECT_EQ(status_of("Http://t"), 404);             // the path "/"
+  EXPECT_EQ(status_of("https://t?a=/health"), 404);  // likewise
+  EXPECT_EQ(status_of("ftp://t/health"), 400);
 }
 
 TEST(HttpServerTest, IgnoresEmptyLinesBeforeARequest) {
@@ -221,6 +237,32 @@ TEST(HttpServerTest, BoundsTheBody) {
   EXPECT_EQ(within.Post("/tokenize", Concat(R"({"prompt":")", Padding(900), "\"}")).status, 200);
 }
 
+// The bodies of all connections together have a bound. What has been handled does not count.
+TEST(HttpServerTest, BoundsAllBodiesTogether) {
+  RouterConfig config;
+  config.http.max_total_body_bytes = 1000;
+  TestServer server(config);
+  absl::Notification may_go_on;
+  server.dispatcher.AnswerWith([&](const SequenceRequest&, TokenStream& stream) {
+    may_go_on.WaitForNotification();
+    stream.Put(Tokens({1}, EndReason::kStop));
+  });
+  const std::string json = Concat(kPrompt, std::string(600, ' '));
+  HttpClient first(server), second(server);  // of two threads
+  EXPECT_EQ(first.Get("/health").status, 200);
+  EXPECT_EQ(second.Get("/health").status, 200);
+  first.Send(PostText("/v1/completions", json));
+  server.dispatcher.WaitForSequences(1);
+  const ClientResponse refused = second.Post("/v1/completions", json);
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(Member(refused.body, "code"), "overloaded");
+  EXPECT_EQ(refused.headers.at("retry-after"), "1");
+  EXPECT_TRUE(second.IsClosed());
+  may_go_on.Notify();
+  EXPECT_EQ(first.Receive().status, 200);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(first.Post("/v1/completions", json).status, 200);
+}
+
 TEST(HttpServerTest, HandlesABigBodyWithinTheLimit) {
   TestServer server;
   HttpClient client(server);
@@ -298,6 +340,30 @@ TEST(HttpServerTest, ClosesAnIdleConnectionInSilence) {
   EXPECT_TRUE(used.IsClosed());
 }
 
+// The thread learns in one turn that the idle time is over and that the next request has begun.
+TEST(HttpServerTest, ARequestThatComesAsTheIdleTimeEndsHasItsOwnTime) {
+  RouterConfig config;
+  config.http.num_threads = 1;
+  TestServer server(config);
+  server.dispatcher.AnswerWithText("b");
+  HttpClient client(server), other(server);
+  EXPECT_EQ(client.Post("/v1/completions", kPrompt).status, 200);
+  absl::Notification has_begun;
+  server.dispatcher.AnswerWith([&](const SequenceRequest&, TokenStream& stream) {
+    has_begun.WaitForNotification();
+    absl::SleepFor(4 * server.config.http.tick);  // the thread is busy while a tick comes due
+    stream.Put(Tokens({1}, EndReason::kStop));
+  });
+  other.Send(PostText("/v1/completions", kPrompt));
+  server.dispatcher.WaitForSequences(2);
+  server.clock.Advance(server.config.http.idle_timeout);
+  client.Send("GET /health HT");
+  has_begun.Notify();
+  EXPECT_EQ(other.Receive().status, 200);
+  client.Send("TP/1.1\r\nHost: t\r\n\r\n");
+  EXPECT_EQ(client.Receive().status, 200);
+}
+
 TEST(HttpServerTest, TurnsAwayMoreConnectionsThanItMayHave) {
   RouterConfig config;
   config.http.max_connections = 2;
@@ -309,6 +375,7 @@ TEST(HttpServerTest, TurnsAwayMoreConnectionsThanItMayHave) {
   const ClientResponse response = third.Receive();
   EXPECT_EQ(response.status, 503);
   EXPECT_EQ(response.headers.at("retry-after"), "1");
+  EXPECT_THAT(response.headers.at("x-request-id"), testing::MatchesRegex("[0-9a-f]{32}"));
   EXPECT_TRUE(third.IsClosed());
   EXPECT_EQ(first.Get("/health").status, 200);
 }
