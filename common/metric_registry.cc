@@ -32,8 +32,9 @@ const Buckets& BatchBuckets() {
   return buckets;
 }
 const Buckets& TokenCountBuckets() {
-  static const auto& buckets = *new Buckets{
-      1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072};
+  static const auto& buckets =
+      *new Buckets{0,   1,    2,    4,    8,    16,    32,    64,    128,   256,
+                   512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072};
   return buckets;
 }
 

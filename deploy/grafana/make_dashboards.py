@@ -196,6 +196,7 @@ def operate():
             graph("Between tokens", "Each gap between two tokens of an answer.", "s", quantiles("weightless_itl_seconds"))]),
         (None, 8, [
             heatmap("Time to first token", "Requests in each bucket, in one rate interval.", "weightless_ttft_seconds"),
+            heatmap("Time per output token", "Answers in each bucket, in one rate interval.", "weightless_tpot_seconds"),
             heatmap("Between tokens", "Gaps in each bucket, in one rate interval.", "weightless_itl_seconds"),
             heatmap("Waiting for a worker", "Sequences in each bucket, in one rate interval.", "weightless_queue_seconds")]),
         (None, 8, [

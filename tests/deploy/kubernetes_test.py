@@ -12,6 +12,8 @@ try:
 except ImportError:
     kubernetes_validate = None
 
+from shapes import misfit
+
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "deploy", "k8s")
 VERSIONS = ("1.27", "1.30", "1.33")
 OVERLAYS = ("base", "gpu", "tls")
@@ -28,19 +30,6 @@ def render(overlay):
     done = subprocess.run(["kubectl", "kustomize", os.path.join(FOLDER, overlay)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return list(yaml.safe_load_all(done.stdout))
-
-
-def misfit(value, shape, path=""):
-    """What in `value` is not of the shape; nothing when all is. Every field of the shape must be there, and no other."""
-    if isinstance(shape, type):
-        return None if isinstance(value, shape) else f"{path}: {value!r} is no {shape.__name__}"
-    if type(value) is not type(shape):
-        return f"{path}: {value!r} is no {type(shape).__name__}"
-    if isinstance(shape, list):
-        return next(filter(None, (misfit(item, shape[0], f"{path}[{i}]") for i, item in enumerate(value))), None)
-    if value.keys() != shape.keys():
-        return f"{path}: has {sorted(value)}, not {sorted(shape)}"
-    return next(filter(None, (misfit(value[key], shape[key], f"{path}.{key}") for key in shape)), None)
 
 
 class Rendered:

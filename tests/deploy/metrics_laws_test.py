@@ -68,7 +68,8 @@ class MetricsLawsTest(unittest.TestCase):
         self.assertLessEqual(m("weightless_cached_tokens_total"), m("weightless_prefix_queried_tokens_total"))
         self.assertLessEqual(m("weightless_prompt_tokens_total"), m("weightless_prefix_queried_tokens_total"))
         self.assertLessEqual(m("weightless_ttft_seconds_count"), m("vllm:time_to_first_token_seconds_count"))
-        self.assertLessEqual(m("vllm:time_to_first_token_seconds_count"), m("weightless_requests_started_total"))
+        without_token = m("weightless_request_output_tokens_bucket", le="0")
+        self.assertEqual(m("vllm:time_to_first_token_seconds_count"), m.ended() - without_token)
         self.assertEqual(m("weightless_steps_total"), m("weightless_step_seconds_count"))
         self.assertEqual(m("weightless_step_tokens_sum"), m("weightless_prompt_tokens_total") + m("weightless_sampled_tokens_total"))
         for ours, theirs in (("weightless_requests_total", "vllm:request_success_total"),
@@ -79,16 +80,19 @@ class MetricsLawsTest(unittest.TestCase):
                              ("weightless_preemptions_total", "vllm:num_preemptions_total")):
             self.assertEqual(m(ours), m(theirs), ours)
 
+    async def kill_workers(self, one, count):
+        """While tokens flow, however slow the machine is."""
+        for i, worker in enumerate(one.workers[:count]):
+            while await asyncio.to_thread(metric, one.url, "weightless_sampled_tokens_total") < 1000 * (i + 1):
+                await asyncio.sleep(0.01)
+            worker.signal(signal.SIGKILL)
+
     def test_killed_workers(self):
         requests = make_requests(90, seed=11, max_tokens=300)
 
         async def run(one):
             tasks = [asyncio.create_task(http_client.post(one.url, path, body)) for path, body in requests]
-            for i, worker in enumerate(one.workers[:2]):
-                # While tokens flow, however slow the machine is.
-                while await asyncio.to_thread(metric, one.url, "weightless_sampled_tokens_total") < 1000 * (i + 1):
-                    await asyncio.sleep(0.01)
-                worker.signal(signal.SIGKILL)
+            await self.kill_workers(one, 2)
             return await asyncio.gather(*tasks)
 
         with cluster(3, worker_args=("--num-slots", 24)) as one:
@@ -114,7 +118,7 @@ class MetricsLawsTest(unittest.TestCase):
         for histogram in ("queue", "prefill"):
             self.assertEqual(choices, m(f"weightless_{histogram}_seconds_count"))
 
-    def test_clients_that_leave(self):
+    def test_clients_that_leave_and_killed_workers(self):
         rng = random.Random(12)
         requests = make_requests(120, seed=12, max_tokens=300)
         kinds = [rng.choice(("stay", "stay", "leave after content", "leave at once")) for _ in requests]
@@ -139,13 +143,16 @@ class MetricsLawsTest(unittest.TestCase):
             writer.close()
             return seen
 
-        async def run(url):
-            return await asyncio.gather(*(
-                http_client.post(url, path, body) if kind == "stay" else leave(url, path, body, kind == "leave after content")
-                for (path, body), kind in zip(requests, kinds)))
+        async def run(one):
+            url = one.url
+            tasks = [asyncio.create_task(http_client.post(url, path, body) if kind == "stay" else
+                                         leave(url, path, body, kind == "leave after content"))
+                     for (path, body), kind in zip(requests, kinds)]
+            await self.kill_workers(one, 1)
+            return await asyncio.gather(*tasks)
 
         with cluster(2, worker_args=("--num-slots", 16)) as one:
-            answers = asyncio.run(run(one.url))
+            answers = asyncio.run(run(one))
             m = self.quiet(one.url)
         self.check_laws(m)
         stayed = [a for a, kind in zip(answers, kinds) if kind == "stay"]
