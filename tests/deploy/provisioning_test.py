@@ -14,7 +14,7 @@ GRAFANA = os.path.join(DEPLOY_DIR, "grafana")
 PANEL_TYPES = {"row", "stat", "timeseries", "heatmap", "table", "bargauge"}
 COLUMNS = 24
 BUILT_IN = {"__rate_interval", "__range", "__interval"}
-COUNTER = re.compile(r"(\w+\()?\b\w+_(?:total|sum|count|bucket)(?:\{[^}]*\})?(\[)?")
+COUNTER = re.compile(r"(\w+\()?\b\w+_(?:total|sum|count|bucket)\b(?:\{[^}]*\})?(\[)?")
 
 
 def read(*path):
