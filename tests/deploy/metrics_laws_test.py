@@ -33,8 +33,9 @@ class Snapshot:
         return sum(found)
 
     def counts(self):
-        """All samples but those of the process and of HTTP, which looking changes."""
-        return [sample for sample in self.samples if not re.match("process_|weightless_(http|connections)", sample[0])]
+        """All samples but those of the process and of HTTP, which looking changes, and one that is a time."""
+        changing = re.compile("process_|weightless_(http|connections)|vllm:lora_requests_info")
+        return [sample for sample in self.samples if not changing.match(sample[0])]
 
     def ended(self):
         return sum(self("weightless_requests_total", outcome=outcome) for outcome in ENDED)
