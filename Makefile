@@ -13,7 +13,7 @@ demo:     ## a streamed answer of the built-in model
 	scripts/setup build && scripts/demo
 
 test:     ## every test
-	scripts/setup build test && scripts/test-venv && $(MAKE) build && ctest --preset $(PRESET)
+	scripts/setup build test lint deploy && scripts/test-venv && $(MAKE) build && ctest --preset $(PRESET)
 
 lint:     ## clang-format, clang-tidy, headers alone, layers, sizes
 	scripts/setup && scripts/lint

@@ -1,5 +1,5 @@
-"""deploy/ for real: builds the image, brings compose.yaml up on a Docker engine, uses it from outside, kills workers, takes
-it down. Skips where no engine can start."""
+"""deploy/ for real: builds the image, brings compose.yaml up on a Docker engine, uses it from outside, kills workers, goes to
+compose.tls.yaml and back, takes it down. Skips where no engine can start."""
 import asyncio
 import json
 import os
@@ -7,16 +7,19 @@ import random
 import shutil
 import signal
 import socket
+import ssl
 import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 import http_client  # noqa: E402
-from cluster import BIN_DIR, SOURCE_DIR, get, wait_ready  # noqa: E402
+from cluster import BIN_DIR, NEVER_LOGGED, SOURCE_DIR, get, wait_ready  # noqa: E402
 from docker_engine import SKIP, Engine, Unavailable, call, compose_command, import_base  # noqa: E402
+from tls_files import make_as_documented  # noqa: E402
 from workload import make_requests  # noqa: E402
 
 NUM_REQUESTS = 32
@@ -28,6 +31,15 @@ IMAGE = "weightless-test/weightless:local"
 PROMETHEUS_IMAGE = "weightless-test/prometheus:local"
 LONG_CHAT = ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Define: ocean"}], "stream": True, "seed": 1,
                                       "max_tokens": 600, "ignore_eos": True, "stream_options": {"include_usage": True}})
+
+USER = 10001  # whom the programs run as
+# Makes the router speak HTTPS with the certificate that compose.tls.yaml gives it.
+HTTPS = """
+services:
+  router:
+    environment: {WEIGHTLESS_TLS_CERT_FILE: /grpc-tls/tls.crt, WEIGHTLESS_TLS_KEY_FILE: /grpc-tls/tls.key}
+    healthcheck: {test: [CMD, weightless, probe, "https://127.0.0.1:8000"]}
+"""
 
 
 def free_port():
@@ -86,9 +98,9 @@ class ComposeTest(unittest.TestCase):
         cls.compose("down", "-v")
 
     @classmethod
-    def compose(cls, *arguments):
-        file = os.path.join(SOURCE_DIR, "deploy", "compose.yaml")
-        return call(*compose_command(), "-f", file, *arguments)
+    def compose(cls, *arguments, overrides=()):
+        files = [os.path.join(SOURCE_DIR, "deploy", "compose.yaml"), *overrides]
+        return call(*compose_command(), *(part for file in files for part in ("-f", file)), *arguments)
 
     @staticmethod
     def of_project(kind, *arguments):
@@ -99,14 +111,24 @@ class ComposeTest(unittest.TestCase):
         return [Engine.inspect(name) for name in
                 self.of_project("container", "-a", "--filter", f"label=com.docker.compose.service={service}")]
 
-    @classmethod
-    def replicas(cls):
-        return json.loads(get(cls.url + "/v1/loads"))["replicas"]
+    @staticmethod
+    def wait_healthy(containers):
+        for container in containers:
+            until("a healthy container", lambda i=container["Id"]: Engine.inspect(i)["State"]["Health"]["Status"] == "healthy")
 
     @classmethod
-    def wait_for_workers(cls, count):
+    def replicas(cls, url, context):
+        try:
+            return json.loads(get(url + "/v1/loads", context=context))["replicas"]
+        except OSError as error:  # the router is not there yet
+            return [{"ready": str(error)}]
+
+    @classmethod
+    def wait_for_workers(cls, count, url=None, context=None):
         """Exactly so many, all of them ready, and nobody else remembered."""
-        until(f"{count} workers, now {cls.replicas()}", lambda: [r["ready"] for r in cls.replicas()] == [True] * count)
+        url = url or cls.url
+        until(f"{count} workers, now {cls.replicas(url, context)}",
+              lambda: [r["ready"] for r in cls.replicas(url, context)] == [True] * count)
 
     def query(self, expression):
         url = f"http://127.0.0.1:{self.prometheus_port}/api/v1/query?" + urllib.parse.urlencode({"query": expression})
@@ -127,7 +149,7 @@ class ComposeTest(unittest.TestCase):
             self.assertEqual((True, ["ALL"], "10001:10001"),
                              (host["ReadonlyRootfs"], host["CapDrop"], container["Config"]["User"]))
             call("docker", "exec", container["Id"], "sh", "-c", "! touch /x /models/x /opt/weightless/x 2>/dev/null")
-            until("a healthy container", lambda i=container["Id"]: Engine.inspect(i)["State"]["Health"]["Status"] == "healthy")
+        self.wait_healthy(self.containers("router") + self.containers("worker"))
         for service in ("router", "worker", "prometheus"):
             for container in self.containers(service):
                 for bindings in container["NetworkSettings"]["Ports"].values():
@@ -194,7 +216,41 @@ class ComposeTest(unittest.TestCase):
         for container in self.containers("router") + self.containers("worker"):
             self.assertEqual(0, container["State"]["ExitCode"], container["Name"])
 
-    def test_7_down_leaves_nothing(self):
+    def stream_over_https(self, folder):
+        context = ssl.create_default_context(cafile=os.path.join(folder, "ca.crt"))
+        url = f"https://127.0.0.1:{self.port}"
+        self.wait_for_workers(2, url, context)
+        answer = asyncio.run(http_client.post(url, *LONG_CHAT, context=context))
+        self.assertEqual((200, True, 600), (answer.status, answer.done, answer.usage["completion_tokens"]))
+        return answer.comparable()
+
+    def check_logs(self, service, sign):
+        for container in self.containers(service):
+            log = call("docker", "logs", container["Id"])
+            self.assertIn(sign, log)
+            for bad in ("grpc_without_tls", "tls_handshake_failed", *NEVER_LOGGED):
+                self.assertNotIn(bad, log)
+
+    def test_7_tls_inside_and_outside_and_back(self):
+        with tempfile.TemporaryDirectory(prefix="weightless-tls-", dir="/var/tmp") as folder:
+            make_as_documented(folder)
+            os.chown(os.path.join(folder, "tls.key"), USER, USER)
+            os.chmod(folder, 0o755)
+            https = os.path.join(folder, "https.yaml")
+            with open(https, "w", encoding="utf-8") as file:
+                file.write(HTTPS)
+            with unittest.mock.patch.dict(os.environ, GRPC_TLS=folder):
+                self.compose("up", "-d", "router", "worker", overrides=(os.path.join(SOURCE_DIR, "deploy", "compose.tls.yaml"), https))
+            encrypted = self.stream_over_https(folder)
+            self.wait_healthy(self.containers("router") + self.containers("worker"))
+            self.check_logs("router", "tls=on")
+            self.check_logs("worker", "tls=mutual")
+            self.compose("up", "-d", "router", "worker")
+        self.wait_for_workers(2)
+        plain = asyncio.run(http_client.post(self.url, *LONG_CHAT))
+        self.assertEqual(plain.comparable(), encrypted)
+
+    def test_8_down_leaves_nothing(self):
         self.compose("down", "-v")
         for kind, arguments in (("container", ["-a"]), ("network", []), ("volume", [])):
             self.assertEqual([], self.of_project(kind, *arguments), kind)

@@ -63,10 +63,11 @@ async def _read_chunks(reader):
         yield data
 
 
-async def post(url, path, body, on_event=None, headers=None):
-    """Posts one generation request and reads it to its end. `on_event` is called for every streamed event."""
+async def post(url, path, body, on_event=None, headers=None, context=None):
+    """Posts one generation request and reads it to its end. `on_event` is called for every streamed event; with an SSL
+    `context` it speaks HTTPS."""
     address = urllib.parse.urlsplit(url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port, ssl=context)
     try:
         data = json.dumps(body).encode()
         lines = [f"POST {path} HTTP/1.1", f"Host: {address.netloc}", "Content-Type: application/json",

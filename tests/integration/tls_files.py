@@ -1,9 +1,18 @@
 """A CA in a folder of a test, and certificates that it signs. Made by the openssl program."""
 import os
+import re
 import subprocess
 
+SOURCE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TIMEOUT_S = 60
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
+
+def make_as_documented(folder):
+    """tls.crt, tls.key and ca.crt in `folder`, by the commands of docs/security.md."""
+    with open(os.path.join(SOURCE_DIR, "docs", "security.md")) as file:
+        recipe = re.search(r"```sh\n(new=.*?)```", file.read(), re.S).group(1)
+    subprocess.run(["sh", "-e", "-c", recipe], cwd=folder, check=True, capture_output=True, timeout=TIMEOUT_S)
 
 
 class Authority:

@@ -1,4 +1,5 @@
 """The worker as a process: exit codes, messages, signals."""
+import contextlib
 import os
 import pathlib
 import signal
@@ -11,11 +12,26 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORKER = pathlib.Path(os.environ["WEIGHTLESS_BIN_DIR"]) / "weightless-worker"
 TINY = str(ROOT / "models" / "tiny-gemma3")
+TINY_GGUF = ROOT / "models" / "tiny-gemma3-bf16.gguf"
 TIMEOUT_SECONDS = 60
 
 
 def run(*flags):
     return subprocess.run([WORKER, *flags], stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS)
+
+
+@contextlib.contextmanager
+def tiny_with(**changes):
+    """A folder with the tiny model's files, but for those that `changes` replaces (bytes) or leaves out (None)."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for file in pathlib.Path(TINY).iterdir():
+            os.symlink(file, folder / file.name)
+        for file, data in changes.items():
+            (folder / file).unlink()
+            if data is not None:
+                (folder / file).write_bytes(data)
+        yield folder
 
 
 class WorkerProgramTest(unittest.TestCase):
@@ -35,26 +51,43 @@ class WorkerProgramTest(unittest.TestCase):
         self.check_refused('--listen "nowhere"', "--model", TINY, "--listen", "nowhere")
 
     def test_a_model_without_a_sound_tokenizer_exits_with_2_and_names_it(self):
-        with tempfile.TemporaryDirectory() as folder:
-            for file in pathlib.Path(TINY).iterdir():
-                os.symlink(file, pathlib.Path(folder) / file.name)
-            pathlib.Path(folder, "tokenizer.json").unlink()
-            pathlib.Path(folder, "tokenizer.json").write_text('{"model":')
+        with tiny_with(**{"tokenizer.json": b'{"model":'}) as folder:
             self.check_refused(f"{folder}: tokenizer.json: not valid JSON", "--model", folder)
-            pathlib.Path(folder, "tokenizer.json").unlink()
-            pathlib.Path(folder, "tokenizer.model").unlink()
+        with tiny_with(**{"tokenizer.json": None, "tokenizer.model": None}) as folder:
             self.check_refused(f"{folder}: the model has no tokenizer", "--model", folder)
 
     def test_weights_that_are_not_finite_exit_with_2_and_name_the_model(self):
-        with tempfile.TemporaryDirectory() as folder:
-            for file in pathlib.Path(TINY).iterdir():
-                os.symlink(file, pathlib.Path(folder) / file.name)
-            weights = pathlib.Path(folder, "model.safetensors")
-            data = bytearray(weights.read_bytes())
-            weights.unlink()
-            data[-4096:] = b"\xff\x7f" * 2048  # bf16 NaN
-            weights.write_bytes(data)
+        weights = bytearray(pathlib.Path(TINY, "model.safetensors").read_bytes())
+        weights[-4096:] = b"\xff\x7f" * 2048  # bf16 NaN
+        with tiny_with(**{"model.safetensors": weights}) as folder:
             self.check_refused(f"{folder}: the model's logits are not finite", "--model", folder)
+
+    def test_a_truncated_safetensors_file_exits_with_2_and_names_file_and_field(self):
+        weights = pathlib.Path(TINY, "model.safetensors").read_bytes()
+        header = int.from_bytes(weights[:8], "little")
+        whole = len(weights) - 8 - header
+        for size, message in (
+            (4, "not a safetensors file: it has 4 bytes"),
+            (8 + header // 2, f"not a safetensors file: header length {header} exceeds {header // 2}"),
+            (8 + header, f"tensors end at {whole} of the data, the file has 0 bytes of it"),
+            (len(weights) // 2, f"tensors end at {whole} of the data, the file has {len(weights) // 2 - 8 - header} bytes of it"),
+            (len(weights) - 1, f"tensors end at {whole} of the data, the file has {whole - 1} bytes of it"),
+        ):
+            with self.subTest(size=size), tiny_with(**{"model.safetensors": weights[:size]}) as folder:
+                self.check_refused(f"{folder}/model.safetensors: {message}", "--model", folder)
+
+    def test_a_truncated_gguf_file_exits_with_2_and_names_file_and_field(self):
+        whole = TINY_GGUF.read_bytes()
+        for size, message in (
+            (4, "version at byte 4 needs 4 bytes"),
+            (5000, 'array "tokenizer.ggml.tokens" of 4096 strings exceeds the'),
+            (len(whole) // 2, 'tensor "blk.3.ffn_gate.weight" lies at offset'),
+            (len(whole) - 1, 'tensor "output_norm.weight" lies at offset'),
+        ):
+            with self.subTest(size=size), tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder, "cut.gguf")
+                path.write_bytes(whole[:size])
+                self.check_refused(f"{path}: {message}", "--model", path)
 
     def test_port_in_use_exits_with_2_and_names_it(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
