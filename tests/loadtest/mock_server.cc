@@ -1,5 +1,8 @@
 #include "tests/loadtest/mock_server.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/asio/as_tuple.hpp>
@@ -16,12 +19,15 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <cstdlib>
+#include <optional>
 #include <sstream>
 #include <thread>
 
 #include "absl/strings/ascii.h"
+#include "common/check.h"
 #include "common/concat.h"
 #include "common/json.h"
+#include "loadtest/loop_monitor.h"
 #include "loadtest/steady_time.h"
 
 namespace weightless::loadtest {
@@ -104,14 +110,53 @@ std::string Metrics(const Counters& counters) {
   return out.str();
 }
 
+// Waits for notes and notes how late they are.
+class Witness {
+ public:
+  Witness() {
+    CHECK(pipe2(ends_, O_CLOEXEC) == 0);
+    fcntl(ends_[1], F_SETFL, O_NONBLOCK);  // a witness far behind does not hold the server up
+    thread_ = std::thread([this] {
+      for (SteadyTime sent; read(ends_[0], &sent, sizeof(sent)) == sizeof(sent);) {
+        delays_.push_back(Seconds(SteadyClock::now() - sent));
+      }
+    });
+  }
+  ~Witness() { Stop(); }
+
+  void Note() {
+    const SteadyTime now = SteadyClock::now();
+    [[maybe_unused]] const ssize_t size = write(ends_[1], &now, sizeof(now));
+  }
+  std::vector<double> Stop() {
+    if (thread_.joinable()) {
+      close(ends_[1]);
+      thread_.join();
+      close(ends_[0]);
+    }
+    return std::move(delays_);
+  }
+
+ private:
+  int ends_[2];
+  std::vector<double> delays_;
+  std::thread thread_;
+};
+
 }  // namespace
 
 struct MockServer::Impl {
   explicit Impl(MockOptions o) : options(o), acceptor(io, {asio::ip::address_v4::loopback(), 0}) {
     acceptor.listen(4096);
     port = acceptor.local_endpoint().port();
+    if (options.has_witness) witness.emplace();
     asio::co_spawn(io, Accept(), asio::detached);
-    thread = std::thread([this] { io.run(); });
+    thread = std::thread([this] {
+      LoopMonitor monitor(io);
+      monitor.Start();
+      io.run();
+      times.lags = monitor.Stop().lags;
+    });
   }
 
   asio::awaitable<void> Accept() {
@@ -221,12 +266,14 @@ struct MockServer::Impl {
         text = HttpChunk(R"({"error":{"message":"worker lost","code":"internal"}})");
       }
       if (!co_await Write(socket, text)) co_return false;
+      if (witness) witness->Note();
     }
     co_return true;
   }
 
   asio::awaitable<bool> Generate(tcp::socket& socket, const std::string& body) {
     const SteadyTime read = SteadyClock::now();
+    if (num_requests == 0) times.first_read = read;
     const Fault fault = num_requests++ % options.fault_every == 0 ? options.fault : Fault::kNone;
     bodies.push_back(body);
     if (const std::string answer = CannedAnswer(fault); !answer.empty()) {
@@ -251,12 +298,15 @@ struct MockServer::Impl {
     counters.requests += 1;
     counters.prompt_tokens += prompt_tokens;
     counters.output_tokens += tokens - (fault == Fault::kWrongMetric ? 1 : 0);
-    co_return co_await Write(socket, End(fault, prompt_tokens, tokens));
+    const bool is_written = co_await Write(socket, End(fault, prompt_tokens, tokens));
+    times.last_written = SteadyClock::now();
+    co_return is_written;
   }
 
   void Note(SteadyTime read, SteadyTime start, const std::vector<SteadyTime>& written,
             size_t tokens) {
     counters.ttfts.push_back(Seconds(written.front() - start));
+    times.num_tokens += tokens;
     times.ttft.push_back(Seconds(written.front() - read));
     times.e2e.push_back(Seconds(SteadyClock::now() - read));
     if (tokens > 1) {
@@ -272,6 +322,7 @@ struct MockServer::Impl {
   asio::io_context io{1};
   tcp::acceptor acceptor;
   uint16_t port = 0;
+  std::optional<Witness> witness;
   std::thread thread;
   // Owned by the thread until it has ended.
   Counters counters;
@@ -288,7 +339,10 @@ Url MockServer::url() const { return {.host = "127.0.0.1", .port = impl_->port, 
 
 MockTimes MockServer::Stop() {
   impl_->io.stop();
-  if (impl_->thread.joinable()) impl_->thread.join();
+  if (impl_->thread.joinable()) {
+    impl_->thread.join();
+    if (impl_->witness) impl_->times.witness_delays = impl_->witness->Stop();
+  }
   return impl_->times;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "loadtest/steady_time.h"
 #include "loadtest/url.h"
 
 namespace weightless::loadtest {
@@ -39,6 +40,7 @@ struct MockOptions {
   bool has_metrics = true;
   Fault fault = Fault::kNone;
   int fault_every = 1;  // every so many requests has the fault, the first of them included
+  bool has_witness = false;
 };
 
 // What really happened, by the server's clock.
@@ -47,6 +49,17 @@ struct MockTimes {
   std::vector<double> tpot;
   std::vector<double> e2e;  // request read to last byte written
   std::vector<double> gaps;
+  uint64_t num_tokens = 0;
+  SteadyTime first_read;     // of all requests
+  SteadyTime last_written;   // of all requests
+  std::vector<double> lags;  // how late its event loop was, as LoopMonitor has it
+  // With a witness, a thread that only waits for a note written with each chunk: how late it got
+  // them. Nothing but the machine makes it late.
+  std::vector<double> witness_delays;
+
+  double PerSecond(uint64_t count) const {
+    return static_cast<double>(count) / Seconds(last_written - first_read);
+  }
 };
 
 // Serves on a loopback port of its own, from a thread of its own, until destroyed.

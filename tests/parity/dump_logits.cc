@@ -3,6 +3,7 @@
 // Runs each token sequence of IDS.json (a list of lists) through the engine and writes the logits
 // of every position as float32 rows [vocab_size], in order: what tests/parity/compare_logits.py
 // holds against another implementation.
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cstdio>
 #include <fstream>
@@ -34,10 +35,15 @@ absl::Status Dump(const std::string& model, const std::string& ids_path,
   ASSIGN_OR_RETURN(const auto engine, worker::Engine::Create(*checkpoint, std::move(backend),
                                                              {.max_length = 2048, .num_slots = 1}));
   std::ofstream out(out_path, std::ios::binary);
+  size_t first_row = 0;
   for (const std::vector<int32_t>& tokens : sequences) {
-    int next_position = 0;
+    // The last position, which draws a token, is seen before others of its step.
+    std::vector<bool> seen(tokens.size());
     engine->set_logits_observer([&](int, int position, std::span<const float> logits) {
-      CHECK(position == next_position++);
+      const auto row = static_cast<size_t>(position);
+      CHECK(row < seen.size() && !seen[row]);
+      seen[row] = true;
+      out.seekp(static_cast<std::streamoff>((first_row + row) * logits.size_bytes()));
       out.write(reinterpret_cast<const char*>(logits.data()),
                 static_cast<std::streamsize>(logits.size_bytes()));
       return absl::OkStatus();
@@ -47,7 +53,8 @@ absl::Status Dump(const std::string& model, const std::string& ids_path,
         runner.Add({.tokens = tokens, .max_tokens = 1, .sampling = {}, .prompt_logprobs = 0})
             .status());
     while (!runner.idle()) RETURN_IF_ERROR(runner.Step().status());
-    CHECK(next_position == static_cast<int>(tokens.size()));
+    CHECK(std::count(seen.begin(), seen.end(), true) == static_cast<std::ptrdiff_t>(tokens.size()));
+    first_row += tokens.size();
   }
   return out ? absl::OkStatus() : absl::DataLossError("cannot write " + out_path);
 }
