@@ -210,16 +210,24 @@ TEST(AccuracyTest, ThousandStreamsDoNotBusyTheGenerator) {
   const double min_chunks_per_second = kIsSanitized ? 0 : 20'000;
   absl::StatusOr<Session> session;
   double chunks_per_second = 0;
+  double server_lag = 0;
   for (int attempt = 1; attempt <= 3; ++attempt) {
-    const MockServer server({.ttft_seconds = 0.1, .itl_seconds = 0.04});
+    MockServer server({.ttft_seconds = 0.1, .itl_seconds = 0.04});
     config.url = server.url();
     session = Measure(config);
     ASSERT_TRUE(session.ok()) << session.status();
     const Summary& summary = session->reports.front().summary;
     chunks_per_second = summary.PerSecond(summary.chunks);
     if (ExitCode(*session) == 0 && chunks_per_second >= min_chunks_per_second) break;
+    server_lag = Describe(server.Stop().lags).p99;
   }
   const Report& report = session->reports.front();
+  const bool is_late = ExitCode(*session) != 0 || chunks_per_second < min_chunks_per_second;
+  if (is_late && server_lag > config.audit.loop_lag_seconds) {
+    GTEST_SKIP() << "the machine is too busy to tell: the server, which has less to do, was "
+                 << server_lag << " s late, too\n"
+                 << TableReport(*session);
+  }
   EXPECT_EQ(ExitCode(*session), 0) << TableReport(*session);
   EXPECT_GE(chunks_per_second, min_chunks_per_second);
   EXPECT_EQ(report.summary.completed, 2000u);

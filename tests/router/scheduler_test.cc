@@ -385,7 +385,8 @@ TEST(SchedulerTest, KeysShareTheSlotsWhileBothWantThem) {
 
 TEST(SchedulerTest, PrioritySavesNoKeyFromYieldingToAnother) {
   Replica replica;
-  for (int i = 1; i <= 8; ++i) replica.Admit(OfKey(MakeRequest(4, 50, i), "flood", i == 3 ? 0 : -1));
+  for (int i = 1; i <= 8; ++i)
+    replica.Admit(OfKey(MakeRequest(4, 50, i), "flood", i == 3 ? 0 : -1));
   replica.Plan();
   ASSERT_TRUE(replica.Commit().ok());
   EXPECT_TRUE(replica.scheduler.MakeRoomFor(*replica.Make(OfKey(MakeRequest(4, 5), "quiet", 7))));
