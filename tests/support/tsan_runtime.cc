@@ -28,6 +28,8 @@ extern "C" const char* __tsan_default_suppressions() {
          "race:libabsl_random_internal_pool_urbg.so\n"  // a pool with a lock of its own
          // gRPC does not wait for its pollers at exit.
          "thread:grpc_core::Thread::Thread\n"
+         // A worker that is told to stop while it loads leaves at once, whatever its threads do.
+         "thread:weightless::worker::Engine::Create\n"
          "called_from_lib:libcrypto.so\n"  // locks and counts of its own
          "called_from_lib:libssl.so\n"
          // A header's parts of gRPC, ordered by counts inside the library.
