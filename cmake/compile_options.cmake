@@ -54,6 +54,7 @@ function(weightless_test NAME)
   target_link_libraries(${NAME} PRIVATE weightless_flags ${ARG_LIBS} GTest::gmock GTest::gtest
                                         GTest::gtest_main)
   if(WEIGHTLESS_SANITIZE)
+    math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")
     target_compile_options(${NAME} PRIVATE -O0)  # optimising the checks in tests is half of the build
   endif()
   target_compile_definitions(${NAME} PRIVATE WEIGHTLESS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
@@ -63,15 +64,20 @@ endfunction()
 
 # weightless_python_test(NAME [TIMEOUT seconds])
 # Runs NAME.py of the current folder against the built programs (WEIGHTLESS_BIN_DIR), with the
-# environment of scripts/test-venv where it could be made. Exit code 77 is a skip.
+# environment of scripts/test-venv where it could be made. Exit code 77 is a skip. With
+# WEIGHTLESS_SANITIZE a test holds no ratio of speeds.
 function(weightless_python_test NAME)
   cmake_parse_arguments(ARG "" "TIMEOUT" "" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  if(WEIGHTLESS_SANITIZE)
+    math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")
+  endif()
   add_test(NAME ${NAME}.py COMMAND ${PROJECT_SOURCE_DIR}/scripts/test-python
                                    ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}.py)
   set_tests_properties(
     ${NAME}.py PROPERTIES LABELS integration TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
-                          ENVIRONMENT WEIGHTLESS_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+                          ENVIRONMENT
+                          "WEIGHTLESS_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY};WEIGHTLESS_SANITIZE=${WEIGHTLESS_SANITIZE}")
 endfunction()

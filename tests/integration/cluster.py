@@ -14,6 +14,8 @@ import urllib.request
 SOURCE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN_DIR = os.environ["WEIGHTLESS_BIN_DIR"]
 TINY_MODEL = os.path.join(SOURCE_DIR, "models", "tiny-gemma3")
+# The sanitizers' programs are no measure of speed: their tests hold no ratio of speeds.
+SANITIZED = bool(os.environ.get("WEIGHTLESS_SANITIZE"))
 # Sanitized binaries and busy machines are slow; waits are generous, and none is a measurement.
 START_TIMEOUT_S = 120
 # No log of any program may hold these: a sanitizer's report, a failed check, a key or a certificate.

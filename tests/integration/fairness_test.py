@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-from cluster import BIN_DIR, cluster
+from cluster import BIN_DIR, SANITIZED, cluster
 
 ROUNDS = 5
 PHASE_S = 5
@@ -83,7 +83,8 @@ class FairnessTest(unittest.TestCase):
         idle, flooded = (statistics.median(values) for values in zip(*rounds))
         print(f"quiet key, p99 of the middle round, ms: idle {idle * 1e3:.1f}, flooded {flooded * 1e3:.1f}; ratio {flooded / idle:.2f}",
               flush=True)
-        self.assertLess(flooded / idle, LIMIT)
+        if not SANITIZED:
+            self.assertLess(flooded / idle, LIMIT)
 
 
 if __name__ == "__main__":

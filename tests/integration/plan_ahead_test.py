@@ -4,7 +4,7 @@ import time
 import unittest
 
 import http_client
-from cluster import cluster, metric
+from cluster import SANITIZED, cluster, metric
 
 DELAY_MS = 2
 ENOUGH = 24          # plans; covers two delays at steps of 0.25 ms and more
@@ -40,8 +40,9 @@ class PlanAheadTest(unittest.TestCase):
             print(f"{name}: {best[name]:.0f} tokens/s, {stalls[name] / ROUNDS:.0f} stalls in {OUTPUT_TOKENS} steps")
         hidden = best["delay, planned ahead"] / best["no delay"]
         exposed = best["delay, one plan"] / best["no delay"]
-        self.assertGreater(hidden, 0.9)
-        self.assertLess(exposed, 0.8)
+        if not SANITIZED:
+            self.assertGreater(hidden, 0.9)
+            self.assertLess(exposed, 0.8)
         self.assertGreater(stalls["delay, one plan"], ROUNDS * OUTPUT_TOKENS * 0.9)
         self.assertLess(stalls["delay, planned ahead"], ROUNDS * OUTPUT_TOKENS * 0.1)
 
