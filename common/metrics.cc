@@ -249,7 +249,7 @@ struct RouterMetricsStore::Impl {
     std::vector<std::function<void()>> levels, counts;
     absl::Time gone_at = absl::InfiniteFuture();  // when the counts go, too
   };
-  std::map<std::string, Removers> removers ABSL_GUARDED_BY(mutex);  // by address
+  std::map<std::string, Removers> removers ABSL_GUARDED_BY(mutex);    // by address
   std::map<std::string, uint64_t> num_blocks ABSL_GUARDED_BY(mutex);  // of ready workers
   std::optional<VllmServed> served ABSL_GUARDED_BY(mutex);
 

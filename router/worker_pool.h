@@ -33,7 +33,7 @@ struct Replica {
   std::string address;
   std::unique_ptr<WorkerClient> client;
   ReplicaMetrics metrics;
-  bool listed = true;  // configured, or in the latest list of discovered addresses
+  bool listed = true;        // configured, or in the latest list of discovered addresses
   LengthLimit length_limit;  // of what it served last; 0 tokens before
 
   State state = State::kDown;
