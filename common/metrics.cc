@@ -344,6 +344,7 @@ void RouterMetrics::RemoveReplica(const std::string& address) {
   Impl::Removers& removers = impl_->removers[address];
   Impl::Run(std::exchange(removers.levels, {}));
   removers.gone_at = absl::Now() + impl_->options.keep_counts;
+  impl_->RemoveGone(absl::Now());
 }
 
 ReplicaMetrics RouterMetrics::ForReplica(const std::string& address) {

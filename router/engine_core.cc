@@ -66,7 +66,9 @@ void EngineCore::OnWorkerReady(int replica_idx, uint64_t connection_id,
   if (status.ok()) status = CheckServes(served.description, description);
   if (!status.ok()) {
     replica->metrics.refusals.Add();
+    replica->length_limit = {};
     pool_.MarkDown(*replica, status, now);
+    OnReadyChanged(now);
     return;
   }
   if (description.device().numerics() != served.description.device().numerics()) {
@@ -306,6 +308,7 @@ void EngineCore::Place(absl::Time now) {
       return;
     }
     std::unique_ptr<Sequence> sequence = queue_.Pop(*head);
+    refusal_ = {};
     Sequence& placed = *sequence;
     const bool is_new = !placed.num_cached_tokens.has_value();
     replica->scheduler->Admit(std::move(sequence));

@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
@@ -16,6 +17,8 @@ using boost::system::error_code;
 using tcp = asio::ip::tcp;
 
 constexpr size_t kReadBytes = 64 << 10;  // at once
+// Reads that find bytes at once, after which the thread's other connections have their turn.
+constexpr int kReadsAtOnce = 4;
 constexpr size_t kMaxPipelinedBytes = 64 << 10;
 constexpr size_t kMaxLingerBytes = 64 << 20;
 constexpr absl::Duration kLingerTimeout = absl::Seconds(2);
@@ -64,6 +67,7 @@ void HttpChannel::Close() {
 }
 
 void HttpChannel::End() {
+  is_watched_ = false;
   waker_->Detach();
   if (!peer_left_) bytes_.Finish();
   error_code ec;
@@ -94,6 +98,10 @@ Awaitable<HttpChannel::Session> HttpChannel::Handshake() {
 // What has come counts, even if its time is over by now. An idle connection holds no buffer.
 Awaitable<bool> HttpChannel::ReadSome() {
   static thread_local std::array<char, kReadBytes> scratch;
+  if (++num_reads_at_once_ > kReadsAtOnce) {
+    num_reads_at_once_ = 0;
+    co_await asio::post(socket_->get_executor(), use_awaitable);
+  }
   Await(Waiting::kReading, read_deadline_);
   size_t num_read = 0;
   for (bool is_ready = true; is_ready;) {
@@ -101,6 +109,7 @@ Awaitable<bool> HttpChannel::ReadSome() {
     input_.append(scratch.data(), read.num_bytes);
     num_read = read.num_bytes;
     if (num_read > 0) break;
+    num_reads_at_once_ = 0;
     is_ready = co_await WaitFor(read.wait);
   }
   AwaitNothing();

@@ -99,6 +99,7 @@ class HttpChannel : public std::enable_shared_from_this<HttpChannel> {
   std::string input_;
   std::string rest_;  // what a write has left
   absl::Time read_deadline_;
+  int num_reads_at_once_ = 0;  // in a row, without a wait
   Waiting waiting_ = Waiting::kNothing;
   absl::Time deadline_;     // of what is awaited
   bool timed_out_ = false;  // it has passed

@@ -158,13 +158,18 @@ Awaitable<bool> Connection::ReadRequest() {
 }
 
 Awaitable<bool> Connection::ReadHeader() {
-  // Empty lines before a request are ignored (RFC 9112, 2.2).
-  const auto skip_empty_lines = [&input = channel_->input()] {
-    while (input.starts_with("\r\n")) input.erase(0, 2);
+  // Empty lines before a request are ignored (RFC 9112, 2.2), as many bytes as a header may have.
+  int64_t num_skipped = 0;
+  const auto skip_empty_lines = [&input = channel_->input(), &num_skipped] {
+    size_t end = 0;
+    while (input.compare(end, 2, "\r\n") == 0) end += 2;
+    input.erase(0, end);
+    num_skipped += static_cast<int64_t>(end);
     return input.empty() || input == "\r";
   };
   channel_->LimitReads(shared_.options.idle_timeout);
   while (skip_empty_lines()) {
+    if (num_skipped > shared_.options.max_header_bytes) co_return false;
     const bool has_input = co_await channel_->ReadSome();
     if (!has_input) co_return false;
   }

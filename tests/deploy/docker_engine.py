@@ -97,6 +97,8 @@ class Engine:
         self._stop()
         if self.folder is not None:
             os.environ.pop("DOCKER_HOST")
+            # An engine that could not start leaves its folder mounted on itself.
+            subprocess.run(["umount", "-l", os.path.join(self.folder, "data")], capture_output=True, check=False)
             shutil.rmtree(self.folder)
 
     @staticmethod
