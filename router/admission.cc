@@ -71,12 +71,15 @@ absl::Status Admission::CheckFits(const SequenceRequest& sequence) const {
 
 LengthLimit Admission::length_limit() const {
   absl::MutexLock lock(&mutex_);
-  return length_limit_;
+  LengthLimit limit = length_limit_;
+  limit.num_ready_tokens = ready_len_;
+  return limit;
 }
 
-void Admission::SetNumReady(int num_ready) {
+void Admission::SetReady(int num_ready, int64_t ready_len) {
   absl::MutexLock lock(&mutex_);
   num_ready_ = num_ready;
+  ready_len_ = ready_len;
 }
 
 void Admission::SetDraining() {

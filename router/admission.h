@@ -33,7 +33,8 @@ class Admission {
   // kInvalidArgument, naming the numbers, when no known worker could ever run the sequence.
   absl::Status CheckFits(const SequenceRequest& sequence) const;
 
-  void SetNumReady(int num_ready);
+  // How many workers are ready, and the tokens of the longest sequence that one of them could run.
+  void SetReady(int num_ready, int64_t ready_len);
   void SetDraining();
   // A limit of 0 tokens, when no worker is known any more, leaves the one before.
   void SetLengthLimit(const LengthLimit& limit);
@@ -50,6 +51,7 @@ class Admission {
   int num_queued_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, int> num_queued_by_key_ ABSL_GUARDED_BY(mutex_);  // those that have some
   int num_ready_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t ready_len_ ABSL_GUARDED_BY(mutex_) = 0;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   LengthLimit length_limit_ ABSL_GUARDED_BY(mutex_);
 };

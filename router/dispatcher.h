@@ -45,6 +45,7 @@ struct LengthLimit {
 
   int64_t num_tokens = 0;
   Cause cause = Cause::kContext;
+  int64_t num_ready_tokens = 0;  // of these, on a worker that is ready now; 0: on none
 };
 
 // Thread-safe.

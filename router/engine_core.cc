@@ -138,7 +138,7 @@ void EngineCore::CountStep(Replica& replica, const proto::StepResult& result, ab
 }
 
 void EngineCore::ReturnPreempted(Scheduler& scheduler) {
-  for (auto& sequence : scheduler.TakePreempted()) queue_.PushReturned(std::move(sequence));
+  for (auto& sequence : scheduler.TakePreempted()) queue_.Push(std::move(sequence));
 }
 
 void EngineCore::OnWorkerLost(int replica_idx, uint64_t connection_id, const absl::Status& status,
@@ -159,7 +159,7 @@ void EngineCore::GiveUp(Replica& replica, const absl::Status& why, absl::Time no
       sequence->on = {};
       if (sequence->num_losses < kMaxLosses) {
         metrics_.migrations.Add();
-        queue_.PushReturned(std::move(sequence));
+        queue_.Push(std::move(sequence));
         continue;
       }
       metrics_.poisoned_sequences.Add();
@@ -182,21 +182,21 @@ std::vector<std::string> EngineCore::SetListed(const std::vector<std::string>& a
 }
 
 void EngineCore::OnReadyChanged(absl::Time now) {
-  admission_.SetNumReady(pool_.num_ready());
-  admission_.SetLengthLimit(pool_.length_limit());
   int64_t ready_len = 0;
   for (const Replica& replica : pool_.replicas()) {
     if (replica.scheduler == nullptr) continue;
     ready_len = std::max(ready_len, replica.scheduler->max_sequence_len());
   }
-  if (ready_len == ready_len_) return;
-  ready_len_ = ready_len;
+  admission_.SetReady(pool_.num_ready(), ready_len);
+  admission_.SetLengthLimit(pool_.length_limit());
+  if (ready_len == queue_.max_len()) return;
+  queue_.SetMaxLen(ready_len);
   ready_len_since_ = now;
   next_expiry_ = now;  // every sequence is looked at again
 }
 
 absl::Time EngineCore::WaitsUntil(const Sequence& sequence) const {
-  if (sequence.max_len() <= ready_len_) return absl::InfiniteFuture();
+  if (sequence.max_len() <= queue_.max_len()) return absl::InfiniteFuture();
   return std::max(sequence.submitted_at, ready_len_since_) + config_.worker_wait_timeout;
 }
 
@@ -253,7 +253,7 @@ void EngineCore::ExpireSequences(absl::Time now) {
                        absl::FormatDuration(sequence->request.deadline - sequence->submitted_at)));
     } else {
       status = absl::UnavailableError(
-          absl::StrCat(ready_len_ == 0 ? "no worker" : "no worker that holds so many tokens",
+          absl::StrCat(queue_.max_len() == 0 ? "no worker" : "no worker that holds so many tokens",
                        " has been ready for ", absl::FormatDuration(config_.worker_wait_timeout)));
     }
     End(std::move(sequence), status);
@@ -274,7 +274,7 @@ void EngineCore::CheckStepTimeouts(absl::Time now) {
 void EngineCore::Pump(absl::Time now, bool want_files) {
   ExpireSequences(now);
   CheckStepTimeouts(now);
-  pool_.Tick(now, want_files);
+  if (pool_.Tick(now, want_files)) OnReadyChanged(now);
   Place(now);
   for (Replica& replica : pool_.replicas()) {
     if (replica.scheduler != nullptr) ScheduleReplica(replica, now);
@@ -292,8 +292,7 @@ EngineCore::Refusal EngineCore::PresentState(const Sequence& head) const {
 }
 
 void EngineCore::Place(absl::Time now) {
-  // What only a worker that is away could hold keeps nobody waiting.
-  while (Sequence* head = queue_.Head(ready_len_)) {
+  while (Sequence* head = queue_.Head()) {
     const Refusal state = PresentState(*head);
     if (state == refusal_) return;
     Replica* replica = pool_.Choose(*head);

@@ -85,7 +85,7 @@ class EngineCore {
       const std::function<bool(const Sequence&)>& condition);
   // The sequence is over; with an error its stream is told.
   void End(std::unique_ptr<Sequence> sequence, const absl::Status& status);
-  // A worker has become ready or was lost.
+  // A worker has become ready, was lost or is known no more.
   void OnReadyChanged(absl::Time now);
 
   const EngineConfig config_;
@@ -98,8 +98,6 @@ class EngineCore {
   uint64_t num_sequences_ = 0;
   int num_live_ = 0;
   absl::Time next_expiry_ = absl::InfiniteFuture();  // no sequence ends earlier
-  // Of the longest sequence that a worker ready now could run, and since when it is that.
-  int64_t ready_len_ = 0;
   absl::Time ready_len_since_ = absl::InfinitePast();
   StepOutcome outcome_;  // of the step being committed
 

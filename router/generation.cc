@@ -15,7 +15,7 @@ namespace {
 // What a text completion gets that names no max_tokens, as in the original API.
 constexpr int64_t kDefaultCompletionTokens = 16;
 // Of all choices of a request together. A prompt token takes 4 bytes; a log-probability takes 80 to
-// 170 until it is sent, which in a stream those of output tokens are at once.
+// 170 until the client has read it, which in a stream it may do as late as it likes.
 constexpr int64_t kMaxPromptTokens = int64_t{1} << 22;
 constexpr int64_t kMaxTotalLogprobs = int64_t{1} << 22;
 
@@ -80,7 +80,14 @@ absl::Status CheckLogprobs(std::string_view field, int alternatives, int64_t num
              num_tokens, " ", of, " tokens of all choices, more than ", kMaxTotalLogprobs));
 }
 
-// What has to be in memory at once.
+// Output tokens of a choice of a request that does not say; null: as many as there is room for.
+std::optional<int64_t> DefaultBudget(const GenerationSpec& spec) {
+  if (!spec.is_chat) return kDefaultCompletionTokens;
+  if (!spec.options.logprobs) return std::nullopt;
+  return kMaxTotalLogprobs / (spec.options.n * (int64_t{*spec.options.logprobs} + 1));
+}
+
+// What may be in memory at once.
 absl::Status CheckTotals(const GenerationSpec& spec, int64_t num_prompt_tokens,
                          int64_t num_output_tokens) {
   const GenerationOptions& options = spec.options;
@@ -93,7 +100,7 @@ absl::Status CheckTotals(const GenerationSpec& spec, int64_t num_prompt_tokens,
     RETURN_IF_ERROR(CheckLogprobs(options.prompt_logprobs ? "prompt_logprobs" : "logprobs",
                                   *alternatives, num_prompt_tokens, "prompt"));
   }
-  if (options.stream || !options.logprobs) return absl::OkStatus();
+  if (!options.logprobs) return absl::OkStatus();
   return CheckLogprobs(spec.is_chat ? "top_logprobs" : "logprobs", *options.logprobs,
                        num_output_tokens, "output");
 }
@@ -105,10 +112,8 @@ absl::StatusOr<std::vector<int>> OutputBudgets(const GenerationSpec& spec, Lengt
   for (const Prompt& prompt : spec.prompts) {
     const auto prompt_len = static_cast<int64_t>(prompt.tokens.size());
     if (prompt_len == 0) return FieldError("prompt", "out_of_range", "the prompt is empty");
-    const std::optional<int64_t> otherwise =
-        spec.is_chat ? std::nullopt : std::optional(kDefaultCompletionTokens);
-    ASSIGN_OR_RETURN(const int budget,
-                     OutputBudget(PromptField(spec), prompt_len, spec.options, otherwise, limit));
+    ASSIGN_OR_RETURN(const int budget, OutputBudget(PromptField(spec), prompt_len, spec.options,
+                                                    DefaultBudget(spec), limit));
     if (spec.options.min_tokens > budget) {
       return FieldError("min_tokens", "out_of_range",
                         Concat("min_tokens ", spec.options.min_tokens, " exceeds ",

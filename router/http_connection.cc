@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "common/concat.h"
+#include "common/log.h"
 #include "router/api_error.h"
 #include "router/http_channel.h"
 #include "router/http_head.h"
@@ -58,7 +59,10 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   void Start() {
     asio::co_spawn(io_, Hold(shared_from_this()),
-                   [self = shared_from_this()](const std::exception_ptr&) { self->End(); });
+                   [self = shared_from_this()](const std::exception_ptr& error) {
+                     if (error != nullptr) self->OnException(error);
+                     self->End();
+                   });
   }
 
   void Tick(absl::Time now) override { channel_->Tick(now); }
@@ -67,6 +71,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
  private:
   static Awaitable<void> Hold(std::shared_ptr<Connection> self) { co_await self->Run(); }
   Awaitable<void> Run();
+  void OnException(const std::exception_ptr& error);
   void End();
 
   Awaitable<bool> Handshake();
@@ -111,6 +116,16 @@ Awaitable<void> Connection::Run() {
     co_await AnswerRequest();
   }
   if (lingers_ && !channel_->peer_left()) co_await channel_->Linger();
+}
+
+// Memory has run out, say. The client must not take what it has got for the whole answer.
+void Connection::OnException(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& exception) {
+    LogError("connection_failed", {{"request_id", request_id_}, {"error", exception.what()}});
+  }
+  channel_->Close();
 }
 
 void Connection::End() {
@@ -283,9 +298,9 @@ Awaitable<Answer> Connection::Handle() {
 }
 
 Awaitable<void> Connection::AnswerRequest() {
-  shared_.active.Enter();
+  const ActiveRequests::Entry entry(shared_.active);
   head_sent_ = false;
-  Answer answer = co_await Handle();
+  Answer answer = co_await Handle();  // ends before `entry`: what is not done learns of it
   body_share_.Release();
   if (const auto* response = std::get_if<HttpResponse>(&answer)) {
     const bool is_sent = co_await Respond(*response);
@@ -295,8 +310,6 @@ Awaitable<void> Connection::AnswerRequest() {
     co_await Pump(*std::get<std::unique_ptr<Reply>>(answer));
     channel_->Unwatch();
   }
-  answer = HttpResponse();  // a Reply that is not done learns that the client left
-  shared_.active.Leave();
 }
 
 // Sends what the reply brings as it comes, until it is done or the client leaves.

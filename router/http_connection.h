@@ -25,14 +25,18 @@ class TlsContext;
 // How many requests are being answered. Thread-safe.
 class ActiveRequests {
  public:
-  void Enter() {
-    absl::MutexLock lock(&mutex_);
-    ++num_active_;
-  }
-  void Leave() {
-    absl::MutexLock lock(&mutex_);
-    --num_active_;
-  }
+  // One of them, as long as it lives.
+  class Entry {
+   public:
+    explicit Entry(ActiveRequests& active) : active_(active) { active_.Add(1); }
+    ~Entry() { active_.Add(-1); }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+   private:
+    ActiveRequests& active_;
+  };
+
   // False when some are still there at the deadline.
   bool WaitUntilNone(absl::Time deadline) {
     absl::MutexLock lock(&mutex_);
@@ -41,6 +45,11 @@ class ActiveRequests {
   }
 
  private:
+  void Add(int change) {
+    absl::MutexLock lock(&mutex_);
+    num_active_ += change;
+  }
+
   absl::Mutex mutex_;
   int num_active_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -56,7 +56,10 @@ absl::StatusOr<int> OutputBudget(std::string_view prompt_field, int64_t prompt_l
         Concat("the prompt has ", prompt_len, " tokens and ", options.max_tokens_field, " is ",
                *asked, "; together they exceed ", room));
   }
-  return static_cast<int>(asked.value_or(std::min(left, otherwise.value_or(left))));
+  if (asked) return static_cast<int>(*asked);
+  const int64_t left_now = limit.num_ready_tokens - prompt_len;
+  const int64_t room_left = left_now >= 1 ? left_now : left;
+  return static_cast<int>(std::min(room_left, otherwise.value_or(room_left)));
 }
 
 proto::Sampling MakeSampling(const GenerationOptions& options, const SamplingDefaults& defaults,

@@ -13,51 +13,58 @@ namespace {
 // this many.
 constexpr size_t kMaxKeys = 4096;
 
+bool NeverRan(const Sequence& sequence) { return !sequence.num_cached_tokens.has_value(); }
+
 }  // namespace
+
+WaitingQueue::Place WaitingQueue::PlaceOf(const Sequence& sequence) {
+  return {sequence.request.priority, NeverRan(sequence), sequence.sequence_id};
+}
 
 void WaitingQueue::Push(std::unique_ptr<Sequence> sequence) {
   if (keys_.size() >= kMaxKeys) ForgetIdleKeys();
   Key& key = keys_[sequence->request.key_id];
-  // Who was away has no claim to what it did not use then.
-  if (key.waiting.empty()) key.account->used = std::max(key.account->used, floor_);
+  const Place place = PlaceOf(*sequence);
+  if (NeverRan(*sequence)) ForgoCredit(key);
   sequence->account = key.account;
-  const Place place{sequence->request.priority, true, sequence->sequence_id};
   key.waiting.emplace(place, std::move(sequence));
   ++size_;
 }
 
-void WaitingQueue::PushReturned(std::unique_ptr<Sequence> sequence) {
-  Key& key = keys_[sequence->request.key_id];
-  sequence->account = key.account;
-  const Place place{sequence->request.priority, false, sequence->sequence_id};
-  key.waiting.emplace(place, std::move(sequence));
-  ++size_;
+void WaitingQueue::SetMaxLen(int64_t max_len) {
+  for (const auto& [id, key] : keys_) ForgoCredit(key);
+  max_len_ = max_len;
 }
 
-Sequence* WaitingQueue::Head(int64_t max_len) const {
+// A key of which nothing could go next has no claim to what it did not use then.
+void WaitingQueue::ForgoCredit(const Key& key) const {
+  if (HeadOf(key) == nullptr) key.account->used = std::max(key.account->used, floor_);
+}
+
+Sequence* WaitingQueue::HeadOf(const Key& key) const {
+  for (const auto& [place, sequence] : key.waiting) {
+    if (sequence->max_len() <= max_len_) return sequence.get();
+  }
+  return nullptr;
+}
+
+Sequence* WaitingQueue::Head() const {
   Sequence* head = nullptr;
   for (const auto& [id, key] : keys_) {
     if (head != nullptr && key.account->used >= head->account->used) continue;
-    for (const auto& [place, sequence] : key.waiting) {
-      if (sequence->max_len() > max_len) continue;
-      head = sequence.get();
-      break;
-    }
+    if (Sequence* sequence = HeadOf(key)) head = sequence;
   }
   return head;
 }
 
 std::unique_ptr<Sequence> WaitingQueue::Pop(const Sequence& head) {
   Key& key = keys_.at(head.request.key_id);
-  const int priority = head.request.priority;
-  auto place = key.waiting.find({priority, false, head.sequence_id});
-  const bool is_new = place == key.waiting.end();
-  if (is_new) place = key.waiting.find({priority, true, head.sequence_id});
+  const auto place = key.waiting.find(PlaceOf(head));
   CHECK(place != key.waiting.end());
   std::unique_ptr<Sequence> sequence = std::move(place->second);
   key.waiting.erase(place);
   --size_;
-  if (is_new) {
+  if (NeverRan(*sequence)) {
     floor_ = std::max(floor_, key.account->used);
     key.account->used += sequence->num_prompt_tokens * FairAccount::kPromptTokenCost;
   }

@@ -1,7 +1,7 @@
 // Sequences that wait for a replica. The key with the least service so far goes first (virtual
 // token counter; Sheng et al. 2024). Inside a key: the smallest priority; then sequences that ran
 // before and were preempted or lost their worker, oldest first; then the others in order of
-// arrival.
+// arrival. Sequences that only a worker which is away holds are passed over and keep their place.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +29,16 @@ struct FairAccount {
 // Owned by the engine thread.
 class WaitingQueue {
  public:
-  // A new sequence; gives it its account. Its id is larger than any before.
+  // Gives it its account. The id of one that never ran is larger than any before.
   void Push(std::unique_ptr<Sequence> sequence);
-  // A sequence that was in the queue before.
-  void PushReturned(std::unique_ptr<Sequence> sequence);
 
-  // What goes next of the sequences of at most `max_len` tokens; null when none waits. Stays the
-  // same until something is pushed, popped or charged.
-  Sequence* Head(int64_t max_len) const;
+  // The longest sequence, in tokens, that may go next; 0 at first.
+  void SetMaxLen(int64_t max_len);
+  int64_t max_len() const { return max_len_; }
+
+  // What goes next; null when nothing can. Stays the same until something is pushed, popped or
+  // charged, or the longest changes.
+  Sequence* Head() const;
   // Takes what Head gave.
   std::unique_ptr<Sequence> Pop(const Sequence& head);
   // Takes every sequence for which `condition` holds, in no order.
@@ -52,9 +54,13 @@ class WaitingQueue {
     std::map<Place, std::unique_ptr<Sequence>> waiting;
   };
 
+  static Place PlaceOf(const Sequence& sequence);
+  Sequence* HeadOf(const Key& key) const;
+  void ForgoCredit(const Key& key) const;
   void ForgetIdleKeys();
 
   std::map<std::string, Key> keys_;
+  int64_t max_len_ = 0;
   int64_t floor_ = 0;  // `used` of the key that was served last: newcomers start here
   size_t size_ = 0;
 };

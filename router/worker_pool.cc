@@ -155,7 +155,8 @@ Replica* WorkerPool::Find(int replica_idx, uint64_t connection_id) {
   return &replica;
 }
 
-void WorkerPool::Tick(absl::Time now, bool want_files) {
+bool WorkerPool::Tick(absl::Time now, bool want_files) {
+  bool gave_up = false;
   for (Replica& replica : replicas_) {
     if (replica.state == Replica::State::kReady || replica.state == Replica::State::kRetired ||
         now < replica.act_at) {
@@ -163,10 +164,12 @@ void WorkerPool::Tick(absl::Time now, bool want_files) {
     }
     if (replica.state == Replica::State::kConnecting) {
       MarkDown(replica, absl::DeadlineExceededError("took too long to connect"), now);
+      gave_up = true;
     } else {
       Connect(replica, now, want_files);
     }
   }
+  return gave_up;
 }
 
 absl::Time WorkerPool::NextTick() const {

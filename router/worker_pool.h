@@ -82,8 +82,8 @@ class WorkerPool {
   // The replica, when the event belongs to its present connection.
   Replica* Find(int replica_idx, uint64_t connection_id);
 
-  // Connects what is due and gives up connections that take too long.
-  void Tick(absl::Time now, bool want_files);
+  // Connects what is due and gives up connections that take too long: true when it did.
+  bool Tick(absl::Time now, bool want_files);
   // The next time at which Tick has something to do.
   absl::Time NextTick() const;
 

@@ -74,6 +74,16 @@ Cluster::Cluster(const ClusterOptions& options)
 
 Cluster::~Cluster() = default;
 
+void Cluster::Discover(const std::string& address, const proto::Geometry& geometry) {
+  CHECK(core_->SetListed({address}).size() == 1);
+  auto worker = std::make_unique<FakeWorkerClient>(options_.model, geometry);
+  CHECK(core_->FreePlace() == num_workers());
+  listeners_.push_back(std::make_unique<Listener>(*this, num_workers()));
+  workers_.push_back(worker.get());
+  core_->AddWorker({.address = address, .client = std::move(worker)}, listeners_.back().get());
+  Pump();
+}
+
 Client* Cluster::Submit(SequenceRequest request) {
   auto client = std::make_unique<Client>();
   client->request = request;

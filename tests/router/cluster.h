@@ -41,6 +41,8 @@ class Cluster {
   explicit Cluster(const ClusterOptions& options);
   ~Cluster();
 
+  // Discovery finds one more worker, under that address.
+  void Discover(const std::string& address, const proto::Geometry& geometry);
   // Submits a request with the defaults filled in; the pointer lives as long as the cluster.
   Client* Submit(router::SequenceRequest request);
   void Close(Client& client);

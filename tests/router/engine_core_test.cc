@@ -152,7 +152,7 @@ TEST(EngineCoreTest, AKeyThatHoldsAllSlotsYieldsOneAtOnce) {
 
 TEST(EngineCoreTest, AKeyLeavesAsManyPlacesInTheQueueAsItTakes) {
   Admission admission(12);
-  admission.SetNumReady(1);
+  admission.SetReady(1, 100);
   const auto take_all = [&](const std::string& key) {
     int num_taken = 0;
     while (admission.Enter(key, 1).ok()) ++num_taken;
@@ -346,10 +346,30 @@ TEST(EngineCoreTest, WhatOnlyAnAbsentWorkerHoldsKeepsNobodyWaiting) {
   EXPECT_EQ(short_one->output, cluster.Expected(*short_one));
   EXPECT_FALSE(large->end.has_value());
   EXPECT_EQ(cluster.admission().length_limit().num_tokens, limit);  // it may come back
+  EXPECT_EQ(cluster.admission().length_limit().num_ready_tokens, LimitOf(small).num_tokens);
   cluster.worker(0).Revive();
   cluster.Advance(absl::Seconds(2));
   cluster.RunUntilIdle();
   EXPECT_EQ(large->output, cluster.Expected(*large));
+}
+
+TEST(EngineCoreTest, ADiscoveredWorkerThatLeavesWhileItConnectsIsForgotten) {
+  proto::Geometry small = testing::TinyGeometry();
+  small.set_num_full_blocks(8);
+  Cluster cluster({.geometry = small});
+  const int64_t limit = LimitOf(small).num_tokens;
+  const auto known = [&] { return cluster.admission().length_limit().num_tokens; };
+  cluster.Discover("large", testing::TinyGeometry());
+  cluster.Deliver(1);
+  ASSERT_GT(known(), limit);
+  cluster.worker(1).Kill();
+  cluster.Deliver(1);
+  cluster.worker(1).Revive();
+  cluster.Advance(absl::Seconds(1));  // it connects again, and nobody answers
+  cluster.core().SetListed({});
+  EXPECT_GT(known(), limit);
+  cluster.Advance(absl::Minutes(2));
+  EXPECT_EQ(known(), limit);
 }
 
 TEST(EngineCoreTest, AWorkerThatIsBackInTimeGoesOn) {

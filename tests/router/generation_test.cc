@@ -217,6 +217,23 @@ TEST(GenerationTest, LengthsMustFitTheKvBlocks) {
   EXPECT_THAT(client.Get("/v1/models/tiny").body, HasSubstr("\"max_model_len\":129"));
 }
 
+// What nobody asked for does not wait for a larger worker that is away.
+TEST(GenerationTest, LengthsNobodyNamedAreThoseOfTheWorkersThatAreReady) {
+  TestServer server;
+  server.dispatcher.AnswerWithText("a");
+  server.dispatcher.SetLengthLimit({.num_tokens = 129, .num_ready_tokens = 40});
+  HttpClient client(server);
+  client.Post("/v1/completions", Concat(R"({"prompt":[)", SameIds(38), "]}"));
+  client.Post("/v1/completions", Concat(R"({"prompt":[)", SameIds(40), "]}"));
+  client.Post("/v1/completions", Concat(R"({"prompt":[)", SameIds(38), R"(],"max_tokens":90})"));
+  client.Post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"Hi"}]})");
+  const std::vector<SequenceRequest> sequences = server.dispatcher.WaitForSequences(4);
+  EXPECT_EQ(sequences[0].max_tokens, 2);
+  EXPECT_EQ(sequences[1].max_tokens, 16);  // only the absent one has room for the prompt
+  EXPECT_EQ(sequences[2].max_tokens, 90);
+  EXPECT_EQ(static_cast<int>(sequences[3].prompt.size()) + sequences[3].max_tokens, 40);
+}
+
 // What only the engine can tell, too.
 TEST(GenerationTest, AnErrorAboutThePromptNamesItsField) {
   TestServer server;
@@ -294,8 +311,8 @@ TEST(GenerationTest, ManyLogprobsOfPromptsAreRefused) {
   EXPECT_EQ(client.Post("/v1/completions", accepted).status, 200);
 }
 
-// A stream sends them as they come.
-TEST(GenerationTest, ManyLogprobsOfAWholeAnswerAreRefused) {
+// Streamed or not: who reads a stream slowly leaves them in memory.
+TEST(GenerationTest, ManyLogprobsOfAnAnswerAreRefused) {
   TestServer server;
   server.dispatcher.SetModel(TinyModel(1 << 20));
   server.dispatcher.AnswerWithText("a");
@@ -309,13 +326,19 @@ TEST(GenerationTest, ManyLogprobsOfAWholeAnswerAreRefused) {
             "logprobs 1 asks for 4194432 log-probabilities of the 2097216 output tokens of all "
             "choices, more than 4194304");
   EXPECT_EQ(completion(R"("logprobs":1,"max_tokens":32768)").status, 200);
-  EXPECT_EQ(completion(R"("logprobs":1,"max_tokens":32769,"stream":true)").status, 200);
+  EXPECT_EQ(completion(R"("logprobs":1,"max_tokens":32769,"stream":true)").status, 400);
   EXPECT_EQ(completion(R"("max_tokens":32769)").status, 200);
-  const ClientResponse chat = client.Post(
-      "/v1/chat/completions",
-      R"({"messages":[{"role":"user","content":"x"}],"logprobs":true,"top_logprobs":20})");
-  EXPECT_EQ(chat.status, 400);
-  EXPECT_EQ(Member(chat.body, "param"), "top_logprobs");
+  const auto chat = [&](std::string_view fields) {
+    return client.Post("/v1/chat/completions",
+                       Concat(R"({"messages":[{"role":"user","content":"x"}],"logprobs":true,)",
+                              R"("top_logprobs":20,"n":2)", fields, "}"));
+  };
+  const ClientResponse refused_chat = chat(R"(,"max_tokens":99865)");
+  EXPECT_EQ(refused_chat.status, 400);
+  EXPECT_EQ(Member(refused_chat.body, "param"), "top_logprobs");
+  const size_t num_before = server.dispatcher.num_submitted();
+  EXPECT_EQ(chat("").status, 200);  // who names no length gets what there may be
+  EXPECT_EQ(server.dispatcher.WaitForSequences(num_before + 1).back().max_tokens, 99864);
 }
 
 TEST(GenerationTest, TemplatesRulesAreA400AboutMessages) {

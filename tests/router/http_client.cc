@@ -53,16 +53,20 @@ TestServer::TestServer(RouterConfig router_config, ApiKeys keys)
   CHECK(status.ok());
 }
 
-HttpClient::HttpClient(const TestServer& server, int receive_buffer_bytes, Speaks speaks) {
+HttpClient::HttpClient(int port, int receive_buffer_bytes) {
   socket_ = socket(AF_INET, SOCK_STREAM, 0);
   if (receive_buffer_bytes > 0) {
     setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer_bytes, sizeof(int));
   }
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(server.server.port()));
+  address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   CHECK(connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+}
+
+HttpClient::HttpClient(const TestServer& server, int receive_buffer_bytes, Speaks speaks)
+    : HttpClient(server.server.port(), receive_buffer_bytes) {
   if (server.tls == nullptr || speaks == Speaks::kInTheClear) return;
   context_ = SSL_CTX_new(TLS_client_method());
   session_ = SSL_new(context_);

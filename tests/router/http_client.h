@@ -43,6 +43,7 @@ class HttpClient {
     kAsServer,    // TLS when it does, with a handshake at once
     kInTheClear,  // whatever the server does
   };
+  explicit HttpClient(int port, int receive_buffer_bytes = 0);  // in the clear
   explicit HttpClient(const TestServer& server, int receive_buffer_bytes = 0,
                       Speaks speaks = Speaks::kAsServer);
   ~HttpClient();

@@ -4,6 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <new>
+#include <stdexcept>
+#include <thread>
+
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/concat.h"
@@ -12,6 +17,7 @@
 namespace weightless::router {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 
 constexpr char kPrompt[] = R"({"prompt":"a","max_tokens":2})";
@@ -127,6 +133,88 @@ TEST(HttpServerTest, IgnoresEmptyLinesBeforeARequest) {
   EXPECT_EQ(client.Receive().status, 200);
   client.Send("\r\r\nGET /health HTTP/1.1\r\nHost: t\r\n\r\n");
   EXPECT_EQ(client.Receive().status, 400);
+}
+
+TEST(HttpServerTest, BoundsTheEmptyLinesBeforeARequest) {
+  RouterConfig config;
+  config.http.max_header_bytes = 1000;
+  TestServer server(config);
+  const auto lines = [](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += "\r\n";
+    return text;
+  };
+  HttpClient patient(server), endless(server);
+  patient.Send(lines(500) + "GET /health HTTP/1.1\r\nHost: t\r\n\r\n");
+  EXPECT_EQ(patient.Receive().status, 200);
+  endless.Send(lines(501));
+  EXPECT_TRUE(endless.IsClosed());
+}
+
+// One thread, and a client of which there is always something to read.
+TEST(HttpServerTest, AClientThatNeverPausesGivesTheOthersTheirTurn) {
+  RouterConfig config;
+  config.http.num_threads = 1;
+  config.http.max_body_bytes = int64_t{1} << 40;
+  TestServer server(config);
+  std::atomic<bool> stop = false;
+  std::atomic<int> num_mib_sent = 0;
+  std::thread busy([&] {
+    HttpClient client(server);
+    client.Send("POST /tokenize HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
+    std::string chunks;
+    while (chunks.size() < (1 << 20)) chunks += "1\r\nx\r\n";
+    for (; !stop; ++num_mib_sent) client.Send(chunks);
+  });
+  while (num_mib_sent < 8) absl::SleepFor(absl::Milliseconds(1));  // more than the socket holds
+  const int num_before = num_mib_sent;
+  for (int i = 0; i < 20; ++i) {
+    HttpClient client(server);
+    EXPECT_EQ(client.Get("/health").status, 200);
+  }
+  EXPECT_LT(num_mib_sent - num_before, 100);  // a turn takes a quarter
+  stop = true;
+  busy.join();
+}
+
+// Out of memory, say: the client does not take what it got for all, and a drain does not wait.
+TEST(HttpServerTest, AnExceptionEndsItsConnectionAlone) {
+  class ThrowingReply : public Reply {
+    Progress Advance(std::string& out) override {
+      if (std::exchange(has_begun_, true)) throw std::runtime_error("later");
+      out = "begun";
+      return {.streaming = true, .done = false, .whole = std::nullopt};
+    }
+    bool KeepAlive(std::string&) override { throw std::runtime_error("silent"); }
+    void OnWritten(absl::Time) override { throw std::runtime_error("written"); }
+
+    bool has_begun_ = false;
+  };
+  class ThrowingHandler : public HttpHandler {
+    std::optional<HttpResponse> CheckHead(HttpRequest&) override { return std::nullopt; }
+    Answer Handle(HttpRequest request, std::function<void()>) override {
+      if (request.path == "/sound") return HttpResponse();
+      if (request.path == "/handle") throw std::bad_alloc();
+      return std::make_unique<ThrowingReply>();
+    }
+  };
+  ThrowingHandler handler;
+  RealClock clock;
+  RouterMetrics metrics;
+  HttpServer server({}, handler, clock, metrics);
+  ASSERT_TRUE(server.Listen("127.0.0.1", 0).ok());
+  HttpClient sound(server.port()), handle(server.port()), advance(server.port());
+  EXPECT_EQ(sound.Get("/sound").status, 200);
+  ::testing::internal::CaptureStderr();
+  handle.Send("GET /handle HTTP/1.1\r\nHost: t\r\nX-Request-Id: mine\r\n\r\n");
+  EXPECT_TRUE(handle.IsClosed());
+  advance.Send("GET /advance HTTP/1.1\r\nHost: t\r\n\r\n");
+  EXPECT_THAT(advance.ReceiveAll(), EndsWith("5\r\nbegun\r\n"));  // not the last chunk
+  EXPECT_TRUE(server.WaitUntilIdle(absl::Now() + absl::Seconds(10)));
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("mine"));
+  EXPECT_THAT(log, HasSubstr("bad_alloc"));
+  EXPECT_EQ(sound.Get("/sound").status, 200);
 }
 
 TEST(HttpServerTest, AnswersAClientThatHasEndedItsSide) {

@@ -10,7 +10,9 @@
 namespace weightless::router {
 namespace {
 
-constexpr int64_t kAnyLen = 1 << 20;
+struct AllRunQueue : WaitingQueue {
+  AllRunQueue() { SetMaxLen(1 << 20); }
+};
 
 std::unique_ptr<Sequence> Make(uint64_t id, std::string key = "", int priority = 0,
                                int num_prompt_tokens = 10) {
@@ -22,7 +24,12 @@ std::unique_ptr<Sequence> Make(uint64_t id, std::string key = "", int priority =
   return sequence;
 }
 
-std::unique_ptr<Sequence> PopHead(WaitingQueue& queue) { return queue.Pop(*queue.Head(kAnyLen)); }
+std::unique_ptr<Sequence> Returned(std::unique_ptr<Sequence> sequence) {
+  sequence->num_cached_tokens = 0;  // since it was placed
+  return sequence;
+}
+
+std::unique_ptr<Sequence> PopHead(WaitingQueue& queue) { return queue.Pop(*queue.Head()); }
 
 std::vector<uint64_t> PopAll(WaitingQueue& queue) {
   std::vector<uint64_t> ids;
@@ -31,7 +38,7 @@ std::vector<uint64_t> PopAll(WaitingQueue& queue) {
 }
 
 TEST(WaitingQueueTest, OneKeyIsServedInOrderOfArrival) {
-  WaitingQueue queue;
+  AllRunQueue queue;
   for (uint64_t id = 1; id <= 4; ++id) queue.Push(Make(id));
   EXPECT_EQ(queue.size(), 4u);
   EXPECT_THAT(PopAll(queue), testing::ElementsAre(1, 2, 3, 4));
@@ -39,7 +46,7 @@ TEST(WaitingQueueTest, OneKeyIsServedInOrderOfArrival) {
 }
 
 TEST(WaitingQueueTest, SmallerPriorityGoesFirst) {
-  WaitingQueue queue;
+  AllRunQueue queue;
   queue.Push(Make(1, "", 5));
   queue.Push(Make(2, "", -1));
   queue.Push(Make(3, "", 0));
@@ -47,17 +54,17 @@ TEST(WaitingQueueTest, SmallerPriorityGoesFirst) {
 }
 
 TEST(WaitingQueueTest, ReturnedSequencesGoFirstOfTheirKeyOldestFirst) {
-  WaitingQueue queue;
+  AllRunQueue queue;
   queue.Push(Make(7));
   queue.Push(Make(8, "", 1));
-  queue.PushReturned(Make(5));
-  queue.PushReturned(Make(3));
-  queue.PushReturned(Make(4, "", 1));
+  queue.Push(Returned(Make(5)));
+  queue.Push(Returned(Make(3)));
+  queue.Push(Returned(Make(4, "", 1)));
   EXPECT_THAT(PopAll(queue), testing::ElementsAre(3, 5, 7, 4, 8));
 }
 
 TEST(WaitingQueueTest, KeysTakeTurnsHoweverManyWait) {
-  WaitingQueue queue;
+  AllRunQueue queue;
   for (uint64_t id = 1; id <= 50; ++id) queue.Push(Make(id, "flood"));
   for (uint64_t id = 101; id <= 103; ++id) queue.Push(Make(id, "quiet"));
   std::vector<uint64_t> ids = PopAll(queue);
@@ -66,17 +73,17 @@ TEST(WaitingQueueTest, KeysTakeTurnsHoweverManyWait) {
 }
 
 TEST(WaitingQueueTest, WhatAFloodingKeyGotBackDoesNotGoBeforeTheOthers) {
-  WaitingQueue queue;
+  AllRunQueue queue;
   for (uint64_t id = 1; id <= 3; ++id) queue.Push(Make(id, "flood"));
   auto preempted = PopHead(queue);
   preempted->account->used += 100;
-  queue.PushReturned(std::move(preempted));
+  queue.Push(Returned(std::move(preempted)));
   queue.Push(Make(101, "quiet"));
   EXPECT_THAT(PopAll(queue), testing::ElementsAre(101, 1, 2, 3));
 }
 
 TEST(WaitingQueueTest, PriorityOrdersInsideAKeyAlone) {
-  WaitingQueue queue;
+  AllRunQueue queue;
   for (uint64_t id = 1; id <= 3; ++id) queue.Push(Make(id, "urgent", -1));
   queue.Push(Make(101, "modest", 5));
   queue.Push(Make(102, "modest", 4));
@@ -84,18 +91,45 @@ TEST(WaitingQueueTest, PriorityOrdersInsideAKeyAlone) {
 }
 
 TEST(WaitingQueueTest, WhatIsTooLongIsPassedOverAndKeepsItsPlace) {
-  WaitingQueue queue;
+  AllRunQueue queue;
   queue.Push(Make(1, "a", 0, 100));
   queue.Push(Make(2, "a", 0, 10));
   queue.Push(Make(3, "b", 0, 50));
-  EXPECT_EQ(queue.Head(9), nullptr);
-  EXPECT_EQ(queue.Pop(*queue.Head(40))->sequence_id, 2u);
-  EXPECT_EQ(queue.Head(40), nullptr);
+  queue.SetMaxLen(9);
+  EXPECT_EQ(queue.Head(), nullptr);
+  queue.SetMaxLen(40);
+  EXPECT_EQ(PopHead(queue)->sequence_id, 2u);
+  EXPECT_EQ(queue.Head(), nullptr);
+  queue.SetMaxLen(100);
   EXPECT_THAT(PopAll(queue), testing::ElementsAre(3, 1));
 }
 
+TEST(WaitingQueueTest, AKeyThatOnlyAnAbsentWorkerHoldsSavesNoCredit) {
+  AllRunQueue queue;
+  queue.SetMaxLen(50);
+  queue.Push(Make(1, "patient", 0, 51));
+  for (uint64_t id = 2; id <= 40; ++id) queue.Push(Make(id, "busy"));
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(PopHead(queue)->request.key_id, "busy");
+  for (uint64_t id = 101; id <= 120; ++id) queue.Push(Make(id, "patient"));
+  std::map<std::string, int> served;
+  for (int i = 0; i < 10; ++i) ++served[PopHead(queue)->request.key_id];
+  EXPECT_NEAR(served["patient"], 5, 1);
+}
+
+TEST(WaitingQueueTest, NorWhenThatWorkerComesBack) {
+  AllRunQueue queue;
+  queue.SetMaxLen(50);
+  for (uint64_t id = 1; id <= 20; ++id) queue.Push(Make(id, "patient", 0, 51));
+  for (uint64_t id = 21; id <= 60; ++id) queue.Push(Make(id, "busy", 0, 50));
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(PopHead(queue)->request.key_id, "busy");
+  queue.SetMaxLen(100);
+  std::map<std::string, int> served;
+  for (int i = 0; i < 10; ++i) ++served[PopHead(queue)->request.key_id];
+  EXPECT_NEAR(served["patient"], 5, 1);
+}
+
 TEST(WaitingQueueTest, OutputCountsAgainstItsKey) {
-  WaitingQueue queue;
+  AllRunQueue queue;
   queue.Push(Make(1, "a"));
   queue.Push(Make(2, "a"));
   queue.Push(Make(11, "b"));
@@ -106,7 +140,7 @@ TEST(WaitingQueueTest, OutputCountsAgainstItsKey) {
 }
 
 TEST(WaitingQueueTest, AKeyThatWasAwayHasNoCredit) {
-  WaitingQueue queue;
+  AllRunQueue queue;
   for (uint64_t id = 1; id <= 20; ++id) queue.Push(Make(id, "busy"));
   for (int i = 0; i < 10; ++i) PopHead(queue);
   for (uint64_t id = 101; id <= 120; ++id) queue.Push(Make(id, "new"));
@@ -116,9 +150,9 @@ TEST(WaitingQueueTest, AKeyThatWasAwayHasNoCredit) {
 }
 
 TEST(WaitingQueueTest, TakesWhatMeetsTheCondition) {
-  WaitingQueue queue;
+  AllRunQueue queue;
   for (uint64_t id = 1; id <= 4; ++id) queue.Push(Make(id, id % 2 == 0 ? "a" : "b"));
-  queue.PushReturned(Make(6));
+  queue.Push(Returned(Make(6)));
   const auto taken =
       queue.Take([](const Sequence& sequence) { return sequence.sequence_id % 2 == 0; });
   EXPECT_EQ(taken.size(), 3u);
