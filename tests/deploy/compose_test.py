@@ -1,5 +1,6 @@
 """deploy/ for real: builds the image, brings compose.yaml up on a Docker engine, uses it from outside, kills workers, goes to
-compose.tls.yaml and back, takes it down. Skips where no engine can start."""
+compose.tls.yaml and back, takes it down. Skips where no engine can start. The image holds the programs of this build; with
+WEIGHTLESS_IMAGE_FROM_SOURCE=1 it is compiled from the sources, as for a user, which takes ten minutes of two cores."""
 import asyncio
 import json
 import os
@@ -61,9 +62,20 @@ def until(what, condition, within_s=PATIENCE_S):
 
 
 def build_images(folder):
+    import_base(BASE_IMAGE, os.path.join(os.path.dirname(BIN_DIR), "deploy-base.tar"))
+    if os.environ.get("WEIGHTLESS_IMAGE_FROM_SOURCE") == "1":
+        os.environ.update(WEIGHTLESS_IMAGE=IMAGE, BUILD_IMAGE=BASE_IMAGE, RUNTIME_IMAGE=BASE_IMAGE)
+        call(*compose_command(), "-f", os.path.join(SOURCE_DIR, "deploy", "compose.yaml"), "build", "router")
+    else:
+        build_from_bundle(folder)
+    here = os.path.dirname(os.path.abspath(__file__))
+    call("docker", "build", "-t", PROMETHEUS_IMAGE, "-f", os.path.join(here, "prometheus.Dockerfile"), "--build-arg",
+         f"BASE={BASE_IMAGE}", here)
+
+
+def build_from_bundle(folder):
     """The image from the programs that are built already, as deploy/Dockerfile takes them from a bundle."""
     build_dir = os.path.dirname(BIN_DIR)
-    import_base(BASE_IMAGE, os.path.join(build_dir, "deploy-base.tar"))
     call("cmake", "--install", build_dir, "--strip", "--prefix", os.path.join(folder, "bundle"))
     context = os.path.join(folder, "context")
     os.makedirs(os.path.join(context, "scripts"))
@@ -72,9 +84,6 @@ def build_images(folder):
     call("docker", "build", "-t", IMAGE, "-f", os.path.join(SOURCE_DIR, "deploy", "Dockerfile"), "--build-arg",
          "BUNDLE=bundle.tar.gz", "--build-arg", f"BUILD_IMAGE={BASE_IMAGE}", "--build-arg", f"RUNTIME_IMAGE={BASE_IMAGE}",
          context)
-    here = os.path.dirname(os.path.abspath(__file__))
-    call("docker", "build", "-t", PROMETHEUS_IMAGE, "-f", os.path.join(here, "prometheus.Dockerfile"), "--build-arg",
-         f"BASE={BASE_IMAGE}", here)
 
 
 class ComposeTest(unittest.TestCase):
