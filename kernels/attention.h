@@ -18,8 +18,7 @@ struct KvLayer {
   int head_dim = 0;
 };
 
-// cos and sin of position * w_i, [max_context, head_dim / 2] float32 each (gemma.md 2.5), in
-// backend memory.
+// cos and sin of position * w_i, [max_context, head_dim / 2] float32 each, in backend memory.
 struct RopeTable {
   TensorView cos;
   TensorView sin;

@@ -172,7 +172,8 @@ class Backend {
 };
 
 // One fixed order of float operations each: the same family gives the same bits on every processor
-// that has it. In float32 mode kAvx512Bf16 needs AVX-512F only, and kAmx does not exist.
+// that has it. In float32 mode kAvx512Bf16 needs AVX-512 F, BW, DQ and VL alone, and kAmx
+// does not exist.
 enum class KernelFamily { kAuto, kReference, kAvx2, kAvx512Bf16, kAmx };
 
 struct CpuBackendOptions {

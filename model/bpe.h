@@ -21,9 +21,10 @@ struct Merge {
 
 inline constexpr size_t kMaxMerges = 1 << 23;
 
-// The rule (gemma.md 4.2): symbols are the characters of the text, or the bytes of a character that
-// is no piece; the adjacent pair of the lowest rank, leftmost on ties, is merged until no pair has
-// a rank. Merges with a special result are never applied: no user text spells a control token.
+// The rule, that of the tokenizers library: symbols are the characters of the text, or the bytes of
+// a character that is no piece; the adjacent pair of the lowest rank, leftmost on ties, is merged
+// until no pair has a rank. Merges with a special result are never applied: no user text spells a
+// control token.
 //
 // The text is one segment without word borders, but between two characters that no merge result
 // has side by side no merge can ever reach across, so it is cut there and each stretch is merged

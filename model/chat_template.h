@@ -21,10 +21,9 @@ struct ChatOptions {
   bool continue_final_message = false;
 };
 
-// Renders the Gemma 3 template (gemma.md 5.1) into pieces, the first being "<bos>". Text a user
-// typed is a piece with parse_special = false, so control tokens in it are inert. kInvalidArgument
-// says what breaks the template's rules: unknown role, no alternation, only a system message,
-// nothing at all.
+// Renders the Gemma 3 template into pieces, the first being "<bos>". Text a user typed is a piece
+// with parse_special = false, so control tokens in it are inert. kInvalidArgument says what breaks
+// the template's rules: unknown role, no alternation, only a system message, nothing at all.
 absl::StatusOr<std::vector<TextPiece>> RenderGemma3Chat(const std::vector<ChatMessage>& messages,
                                                         const ChatOptions& options);
 

@@ -1,4 +1,4 @@
-// Tokenizer::FromGguf: the tokenizer.ggml.* metadata (gemma.md 4.5).
+// Tokenizer::FromGguf: the tokenizer.ggml.* metadata.
 #include <algorithm>
 #include <cmath>
 #include <utility>

@@ -32,8 +32,8 @@ const StorageFormat& FormatOf(StorageType type);
 
 // Expands num_values values, a multiple of the block size, from `blocks` to `out`; they must not
 // overlap. `blocks` needs no alignment. Every product is rounded to float32 in the order of
-// gemma.md 3.5 (no fused multiply-add), so the result is the same bits on every machine. Cost: one
-// pass, some 1 to 4 ns for 8 values.
+// llama.cpp's reference (no fused multiply-add), so the result is the same bits on every machine.
+// Cost: one pass, some 1 to 4 ns for 8 values.
 void Dequantize(StorageType type, const std::byte* blocks, int64_t num_values, float* out);
 
 }  // namespace weightless::model

@@ -27,7 +27,7 @@ struct Tensor {
 
 using TensorMap = std::map<std::string, Tensor, std::less<>>;
 
-// Rows [first, first + count) as float32, dequantised in the order of operations of gemma.md 3.5.
+// Rows [first, first + count) as float32, dequantised as quant_blocks.h says.
 // out holds count * row_size() values. CHECK-fails on rows outside the tensor. Thread-safe.
 void ReadRows(const Tensor& tensor, int64_t first, int64_t count, float* out);
 

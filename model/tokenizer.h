@@ -1,5 +1,5 @@
-// Text <-> token ids of the Gemma family (byte-fallback BPE over whole segments; gemma.md 4), from
-// any of three sources with identical results.
+// Text <-> token ids of the Gemma family (byte-fallback BPE over whole segments), from any of three
+// sources with identical results.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// What may be accepted now. The one piece of state that the HTTP threads and the engine thread
-// share: HTTP threads ask and take places in the bounded queue, the engine thread gives places back
-// and says what the workers can hold.
+// What may be accepted now. State that the HTTP threads and the engine thread share: HTTP threads
+// ask and take places in the bounded queue, the engine thread gives places back and says what the
+// workers can hold.
 #pragma once
 
 #include <map>
@@ -20,8 +20,9 @@ class Admission {
   explicit Admission(int max_queued) : max_queued_(max_queued) {}
 
   // OK, kResourceExhausted (the queue has no `num_sequences` places, or too few for a key that has
-  // some already) or kUnavailable (no ready replica, draining). A key never takes more places than
-  // it leaves free, so that one that floods keeps nobody out; without keys there is no such bound.
+  // some already) or kUnavailable (no ready replica, draining). A key that has some gets no more
+  // places than it leaves free, so that one that floods keeps nobody out; without keys there is no
+  // such bound.
   absl::Status Check(const std::string& key_id, int num_sequences) const;
   // Check, and the places are taken.
   absl::Status Enter(const std::string& key_id, int num_sequences);

@@ -27,7 +27,8 @@ class BlockPool {
   uint32_t Allocate();
   // One more reference to a block that Find returned, or that is in use.
   void Ref(uint32_t block);
-  // One reference less. The last one makes the block free, most recently used.
+  // One reference less. The last one makes the block free: most recently used if it is found
+  // under a hash, else the next to be taken.
   void Unref(uint32_t block);
 
   std::optional<uint32_t> Find(const PrefixHash& hash) const;

@@ -8,7 +8,8 @@
 
 namespace weightless::router {
 
-// kInvalidArgument with code `invalid_json` when it is anything else.
+// kInvalidArgument with code `invalid_json` when it is no JSON, `invalid_type` when it is no
+// object.
 absl::StatusOr<boost::json::value> ParseBodyObject(std::string_view body);
 
 }  // namespace weightless::router

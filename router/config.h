@@ -20,7 +20,7 @@ struct RouterConfig {
   HttpOptions http;
 
   int plan_ahead = 2;        // plans in flight for each worker
-  int max_chunk_tokens = 0;  // of one prompt in one step; 0 = what the worker has room for
+  int max_chunk_tokens = 0;  // prefill tokens in one step; 0 = what the worker has room for
   int max_queued = 1024;     // choices accepted and not running yet
   absl::Duration step_timeout = absl::Seconds(30);     // a worker silent for so long is lost
   absl::Duration stream_delay = absl::ZeroDuration();  // added to each way, to measure plan-ahead

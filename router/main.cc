@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/flags.h"
 #include "common/grpc_tls.h"
 #include "router/config.h"
@@ -16,8 +17,9 @@ namespace {
 void AddSeconds(CLI::App& app, const std::string& flag, absl::Duration& target,
                 const std::string& text) {
   app.add_option_function<double>(
-         flag, [&target](double seconds) { target = absl::Seconds(seconds); }, text)
-      ->default_str(absl::FormatDuration(target));
+         flag, [&target](double seconds) { target = absl::Seconds(seconds); },
+         absl::StrCat(text, " (seconds)"))
+      ->default_str(absl::StrCat(absl::ToDoubleSeconds(target)));
 }
 
 void AddFlags(RouterConfig& c, CLI::App& app) {
@@ -43,7 +45,8 @@ void AddFlags(RouterConfig& c, CLI::App& app) {
   app.add_flag("!--no-generation-config", c.use_generation_config,
                "Ignore the model's generation_config.json");
   app.add_option("--plan-ahead", c.plan_ahead, "Plans in flight per worker")->capture_default_str();
-  app.add_option("--max-chunk-tokens", c.max_chunk_tokens, "Of a prompt in a step; 0: room");
+  app.add_option("--max-chunk-tokens", c.max_chunk_tokens,
+                 "Prompt tokens in a step, of all sequences; 0: room");
   app.add_option("--max-queued", c.max_queued, "Choices waiting")->capture_default_str();
   AddSeconds(app, "--step-timeout", c.step_timeout, "A worker silent for so long is lost");
   app.add_option_function<double>(

@@ -1,5 +1,5 @@
-// Request bodies of the HTTP surface, read and validated (design: strict types, a 400 names the
-// field). Nothing here knows sockets or the engine.
+// Request bodies of the HTTP surface, read and validated: strict types, a 400 names the field.
+// Nothing here knows sockets or the engine.
 #pragma once
 
 #include <cstdint>

@@ -30,8 +30,8 @@ Prompt CompletionPrompt(const model::Tokenizer& tokenizer, const PromptInput& in
 
 // Output tokens a sequence may have: what was asked for, else what the limit leaves (on the workers
 // that are ready, if they have room for the prompt), but not more than `otherwise` if that is
-// given. kInvalidArgument `context_length_exceeded` names the numbers,
-// and is about `prompt_field` or the field that asked.
+// given. kInvalidArgument `context_length_exceeded` names the numbers, and is about `prompt_field`
+// or the field that asked.
 absl::StatusOr<int> OutputBudget(std::string_view prompt_field, int64_t prompt_len,
                                  const GenerationOptions& options, std::optional<int64_t> otherwise,
                                  LengthLimit limit);

@@ -14,7 +14,7 @@ namespace weightless::router {
 
 struct SequenceRequest {
   std::string request_id;
-  std::vector<int32_t> prompt;  // with BOS; 1 .. max_context - 1 tokens
+  std::vector<int32_t> prompt;  // BOS included; 1 .. max_context - 1 tokens
   proto::Sampling sampling;     // complete and validated: seed chosen, stop_token_ids resolved
   int max_tokens = 0;           // output tokens; >= 1; prompt + max_tokens <= max_context
   std::optional<uint32_t> prompt_logprobs;

@@ -57,7 +57,7 @@ constexpr PassedFlag kRouterFlags[] = {
     {"metrics-port", "also serve /metrics on this port, without keys"},
     {"vllm-metrics", "on: metrics also under vLLM's names; off"},
     {"plan-ahead", "steps in flight per worker"},
-    {"max-chunk-tokens", "prompt tokens that one step may take of one sequence"},
+    {"max-chunk-tokens", "prompt tokens that one step may compute, of all sequences"},
     {"max-queued", "sequences that may wait"},
     {"request-timeout", "seconds a request may take"},
     {"worker-wait-timeout", "seconds that requests wait while no worker is ready"},
@@ -98,7 +98,7 @@ void AddFlags(CLI::App& app, ServeConfig& config) {
       ->capture_default_str();
   app.add_option("--drain-timeout", config.drain_timeout_s,
                  "seconds that running requests get after SIGTERM or Ctrl-C")
-      ->check(CLI::Range(0.0, 86400.0))
+      ->check(CLI::Range(0.001, 86400.0))
       ->capture_default_str();
   app.add_option("--log-level", config.log_level, "debug, info, warning or error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))

@@ -74,7 +74,7 @@ class Engine {
   // launched before can still be collected, then the engine must be Reset.
   absl::Status Launch(const proto::StepPlan& plan);
   // Waits for the oldest step in flight, of which there must be one. A NaN in the logits
-  // CHECK-fails.
+  // CHECK-fails, here or in Launch.
   CollectedStep Collect();
   // Launch and Collect, with nothing in flight.
   absl::StatusOr<proto::StepResult> Step(const proto::StepPlan& plan);

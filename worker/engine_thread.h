@@ -25,7 +25,8 @@ namespace weightless::worker {
 // Plans that one stream may have sent and not been answered for.
 inline constexpr int kMaxPlansInFlight = 1024;
 
-// What a stream hears. Called by the engine thread; may call back into EngineThread.
+// What a stream hears. Called by the engine thread, and by Finish when the queue is full; may call
+// back into EngineThread.
 struct StreamEvents {
   std::function<void(proto::StepResult)> on_result;
   // The last event: OK after Finish, else why a plan was refused. The lease is already free. Not

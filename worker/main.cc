@@ -25,7 +25,8 @@ namespace {
 
 void AddFlags(WorkerConfig& config, CLI::App& app) {
   EngineOptions& engine = config.engine;
-  app.add_option("--model", config.model, "Checkpoint: a directory or a .gguf file")->required();
+  app.add_option("--model", config.model, "Checkpoint: a directory, a .gguf or a .safetensors file")
+      ->required();
   app.add_option("--listen", config.listen, "host:port; port 0 takes a free one")
       ->capture_default_str();
   app.add_option("--metrics-listen", config.metrics_listen,

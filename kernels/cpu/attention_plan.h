@@ -15,7 +15,7 @@ namespace weightless::kernels {
 inline constexpr int kBlocksPerChunk = 4;
 // Query rows times query heads in a tile, at most; but always at least one row.
 inline constexpr int kTileHeads = 64;
-inline constexpr int kSplitTileHeads = 16;  // tiles larger than this are never split
+inline constexpr int kSplitTileHeads = 16;  // tiles of more, unless of one row, are never split
 
 struct AttentionTile {
   int sequence = 0;
