@@ -45,6 +45,16 @@ class BoundedQueue {
     return std::exchange(items_, {});
   }
 
+  // Drops what meets the condition.
+  template <typename Condition>
+  void RemoveIf(Condition condition) {
+    std::deque<T> removed;  // destroyed without the lock
+    absl::MutexLock lock(&mutex_);
+    std::deque<T> kept;
+    for (T& item : items_) (condition(item) ? removed : kept).push_back(std::move(item));
+    items_ = std::move(kept);
+  }
+
   void Close() {
     absl::MutexLock lock(&mutex_);
     closed_ = true;

@@ -184,7 +184,8 @@ struct CpuBackendOptions {
 
 // Plain loops in float32 with float64 sums where it matters; the test oracle. One thread.
 std::unique_ptr<Backend> MakeReferenceBackend(DType activation_type);
-// Null when the processor lacks what a family that was asked for needs.
+// Null when the processor lacks what a family that was asked for needs. Throws std::system_error
+// when the system gives no more threads.
 std::unique_ptr<Backend> MakeCpuBackend(const CpuBackendOptions& options);
 
 }  // namespace weightless::kernels

@@ -78,9 +78,10 @@ class HostBuffer final : public Buffer {
 }  // namespace
 
 std::unique_ptr<Buffer> HostMemory::Allocate(size_t size_bytes) {
-  if (size_bytes > HostMemoryBytes()) return nullptr;
-  const size_t cut_bytes = RoundUp(size_bytes, kPage);
+  const size_t limit = HostMemoryBytes();
   const std::lock_guard lock(mutex_);
+  if (size_bytes > limit || allocated_bytes_ > limit - size_bytes) return nullptr;
+  const size_t cut_bytes = RoundUp(size_bytes, kPage);
   std::shared_ptr<Region> region = region_;
   std::byte* data = region != nullptr ? region->Cut(cut_bytes) : nullptr;
   if (data == nullptr) {

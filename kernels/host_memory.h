@@ -17,8 +17,8 @@ namespace weightless::kernels {
 class HostMemory {
  public:
   // Zeroed, page aligned; pages are touched on first use and given back when the buffer goes. Null
-  // when the system refuses, or when size_bytes is more than HostMemoryBytes(). This outlives the
-  // buffers.
+  // when the system refuses, or when the buffers that live would take more than HostMemoryBytes().
+  // This outlives the buffers.
   std::unique_ptr<Buffer> Allocate(size_t size_bytes);
 
   // Of the buffers that live.

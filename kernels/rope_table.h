@@ -17,12 +17,12 @@ struct RopeParams {
   float factor = 1;    // linear scaling: divides w
 };
 
-// Both [max_context, head_dim / 2], row-major.
+// Both [num_positions, head_dim / 2], row-major.
 struct HostRopeTable {
   std::vector<float> cos;
   std::vector<float> sin;
 };
 
-HostRopeTable MakeRopeTable(const RopeParams& params, int max_context);
+HostRopeTable MakeRopeTable(const RopeParams& params, int num_positions, int first_position = 0);
 
 }  // namespace weightless::kernels

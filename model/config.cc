@@ -381,6 +381,10 @@ absl::Status FinishConfig(std::string_view name, ModelConfig& config) {
   if (config.vocab_size >= 262144) stops.insert(stops.end(), {1, 106});
   std::sort(stops.begin(), stops.end());
   stops.erase(std::unique(stops.begin(), stops.end()), stops.end());
+  if (stops.size() > static_cast<size_t>(ConfigLimits::kStopIds)) {
+    return invalid("eos_token_id: ", stops.size(), " ids in all, more than ",
+                   ConfigLimits::kStopIds);
+  }
   for (const int32_t id : {stops.front(), stops.back(), config.bos_token_id, config.pad_token_id}) {
     if (id < 0 || id >= config.vocab_size) {
       return invalid("token id ", id, " (eos, bos or pad) is outside the vocabulary of ",

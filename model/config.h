@@ -24,7 +24,7 @@ struct LayerConfig {
 };
 
 // What is accepted from a file. Several times beyond any published model, small enough that no
-// product of two of them overflows an int64_t and no allocation made from them is large.
+// product of two of them overflows an int64_t. Whether memory is there is asked when it is taken.
 struct ConfigLimits {
   static constexpr int kLayers = 1024;
   static constexpr int kHiddenSize = 65536;
@@ -34,7 +34,7 @@ struct ConfigLimits {
   static constexpr int kHeadDimStep = 16;  // head_dim is a multiple: kernels take 16 values at once
   static constexpr int kVocabSize = 1 << 22;
   static constexpr int kContext = 1 << 20;
-  static constexpr int kStopIds = 64;
+  static constexpr int kStopIds = 24;
 };
 
 // Every count is positive and bounded by ConfigLimits; layers.size() is the number of layers.

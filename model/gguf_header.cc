@@ -76,8 +76,8 @@ class Cursor {
 };
 
 template <typename T>
-absl::StatusOr<GgufValue> ReadNumber(Cursor& in, std::string_view key) {
-  ASSIGN_OR_RETURN(const T value, in.Read<T>(key));
+absl::StatusOr<GgufValue> ReadNumber(Cursor& in, std::string_view what) {
+  ASSIGN_OR_RETURN(const T value, in.Read<T>(what));
   if constexpr (std::is_same_v<T, uint64_t>) {
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
       return GgufValue(static_cast<double>(value));
@@ -92,18 +92,18 @@ absl::StatusOr<GgufValue> ReadNumber(Cursor& in, std::string_view key) {
 
 // `count` numbers of type T.
 template <typename T, typename Array>
-absl::StatusOr<GgufValue> ReadNumbers(Cursor& in, std::string_view key, uint64_t count) {
+absl::StatusOr<GgufValue> ReadNumbers(Cursor& in, std::string_view what, uint64_t count) {
   if (count > in.remaining() / sizeof(T)) {
-    return in.Error("array ", Quoted(key), " of ", count, " elements exceeds the ", in.remaining(),
+    return in.Error(what, ": array of ", count, " elements exceeds the ", in.remaining(),
                     " bytes left in the header");
   }
   Array array;
   array.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(const T value, in.Read<T>(key));
+    ASSIGN_OR_RETURN(const T value, in.Read<T>(what));
     if constexpr (std::is_same_v<T, uint64_t>) {
       if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-        return in.Error("array ", Quoted(key), " holds ", value, ", beyond 63 bits");
+        return in.Error(what, ": array holds ", value, ", beyond 63 bits");
       }
     }
     if constexpr (std::is_same_v<Array, GgufBools>) {
@@ -115,9 +115,9 @@ absl::StatusOr<GgufValue> ReadNumbers(Cursor& in, std::string_view key, uint64_t
   return GgufValue(std::move(array));
 }
 
-absl::StatusOr<GgufValue> ReadStrings(Cursor& in, std::string_view key, uint64_t count) {
+absl::StatusOr<GgufValue> ReadStrings(Cursor& in, std::string_view what, uint64_t count) {
   if (count > in.remaining() / sizeof(uint64_t)) {  // each string has at least its length
-    return in.Error("array ", Quoted(key), " of ", count, " strings exceeds the ", in.remaining(),
+    return in.Error(what, ": array of ", count, " strings exceeds the ", in.remaining(),
                     " bytes left in the header");
   }
   GgufStrings array;
@@ -130,76 +130,76 @@ absl::StatusOr<GgufValue> ReadStrings(Cursor& in, std::string_view key, uint64_t
   return GgufValue(std::move(array));
 }
 
-absl::StatusOr<GgufValue> ReadArray(Cursor& in, std::string_view key) {
-  ASSIGN_OR_RETURN(const uint32_t type, in.Read<uint32_t>(key));
-  ASSIGN_OR_RETURN(const uint64_t count, in.Read<uint64_t>(key));
+absl::StatusOr<GgufValue> ReadArray(Cursor& in, std::string_view what) {
+  ASSIGN_OR_RETURN(const uint32_t type, in.Read<uint32_t>(what));
+  ASSIGN_OR_RETURN(const uint64_t count, in.Read<uint64_t>(what));
   switch (static_cast<WireType>(type)) {
     case WireType::kU8:
-      return ReadNumbers<uint8_t, GgufInts>(in, key, count);
+      return ReadNumbers<uint8_t, GgufInts>(in, what, count);
     case WireType::kI8:
-      return ReadNumbers<int8_t, GgufInts>(in, key, count);
+      return ReadNumbers<int8_t, GgufInts>(in, what, count);
     case WireType::kU16:
-      return ReadNumbers<uint16_t, GgufInts>(in, key, count);
+      return ReadNumbers<uint16_t, GgufInts>(in, what, count);
     case WireType::kI16:
-      return ReadNumbers<int16_t, GgufInts>(in, key, count);
+      return ReadNumbers<int16_t, GgufInts>(in, what, count);
     case WireType::kU32:
-      return ReadNumbers<uint32_t, GgufInts>(in, key, count);
+      return ReadNumbers<uint32_t, GgufInts>(in, what, count);
     case WireType::kI32:
-      return ReadNumbers<int32_t, GgufInts>(in, key, count);
+      return ReadNumbers<int32_t, GgufInts>(in, what, count);
     case WireType::kU64:
-      return ReadNumbers<uint64_t, GgufInts>(in, key, count);
+      return ReadNumbers<uint64_t, GgufInts>(in, what, count);
     case WireType::kI64:
-      return ReadNumbers<int64_t, GgufInts>(in, key, count);
+      return ReadNumbers<int64_t, GgufInts>(in, what, count);
     case WireType::kF32:
-      return ReadNumbers<float, GgufFloats>(in, key, count);
+      return ReadNumbers<float, GgufFloats>(in, what, count);
     case WireType::kF64:
-      return ReadNumbers<double, GgufFloats>(in, key, count);
+      return ReadNumbers<double, GgufFloats>(in, what, count);
     case WireType::kBool:
-      return ReadNumbers<uint8_t, GgufBools>(in, key, count);
+      return ReadNumbers<uint8_t, GgufBools>(in, what, count);
     case WireType::kString:
-      return ReadStrings(in, key, count);
+      return ReadStrings(in, what, count);
     case WireType::kArray:
       break;
   }
-  return in.Error("array ", Quoted(key), " has elements of type ", type,
+  return in.Error(what, ": array has elements of type ", type,
                   "; nested arrays and types above 12 are not supported");
 }
 
-absl::StatusOr<GgufValue> ReadValue(Cursor& in, std::string_view key, uint32_t type) {
+absl::StatusOr<GgufValue> ReadValue(Cursor& in, std::string_view what, uint32_t type) {
   switch (static_cast<WireType>(type)) {
     case WireType::kU8:
-      return ReadNumber<uint8_t>(in, key);
+      return ReadNumber<uint8_t>(in, what);
     case WireType::kI8:
-      return ReadNumber<int8_t>(in, key);
+      return ReadNumber<int8_t>(in, what);
     case WireType::kU16:
-      return ReadNumber<uint16_t>(in, key);
+      return ReadNumber<uint16_t>(in, what);
     case WireType::kI16:
-      return ReadNumber<int16_t>(in, key);
+      return ReadNumber<int16_t>(in, what);
     case WireType::kU32:
-      return ReadNumber<uint32_t>(in, key);
+      return ReadNumber<uint32_t>(in, what);
     case WireType::kI32:
-      return ReadNumber<int32_t>(in, key);
+      return ReadNumber<int32_t>(in, what);
     case WireType::kU64:
-      return ReadNumber<uint64_t>(in, key);
+      return ReadNumber<uint64_t>(in, what);
     case WireType::kI64:
-      return ReadNumber<int64_t>(in, key);
+      return ReadNumber<int64_t>(in, what);
     case WireType::kF32:
-      return ReadNumber<float>(in, key);
+      return ReadNumber<float>(in, what);
     case WireType::kF64:
-      return ReadNumber<double>(in, key);
+      return ReadNumber<double>(in, what);
     case WireType::kBool: {
-      ASSIGN_OR_RETURN(const uint8_t value, in.Read<uint8_t>(key));
+      ASSIGN_OR_RETURN(const uint8_t value, in.Read<uint8_t>(what));
       return GgufValue(value != 0);
     }
     case WireType::kString: {
       ASSIGN_OR_RETURN(const std::string_view text,
-                       in.ReadString(key, GgufHeader::kMaxHeaderBytes));
+                       in.ReadString(what, GgufHeader::kMaxHeaderBytes));
       return GgufValue(text);
     }
     case WireType::kArray:
-      return ReadArray(in, key);
+      return ReadArray(in, what);
   }
-  return in.Error("metadata ", Quoted(key), " has value type ", type, ", above 12");
+  return in.Error(what, " has value type ", type, ", above 12");
 }
 
 absl::StatusOr<GgufTensorInfo> ReadTensorInfo(Cursor& in) {
@@ -252,7 +252,7 @@ absl::StatusOr<GgufHeader> GgufHeader::Parse(std::string_view bytes, std::string
   for (uint64_t i = 0; i < num_keys; ++i) {
     ASSIGN_OR_RETURN(const std::string_view key, in.ReadString("metadata key", kMaxNameBytes));
     ASSIGN_OR_RETURN(const uint32_t type, in.Read<uint32_t>("metadata type"));
-    ASSIGN_OR_RETURN(GgufValue value, ReadValue(in, key, type));
+    ASSIGN_OR_RETURN(GgufValue value, ReadValue(in, Concat("metadata ", Quoted(key)), type));
     if (!header.metadata_.emplace(key, std::move(value)).second) {
       return in.Error("metadata ", Quoted(key), " occurs twice");
     }

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "common/concat.h"
+#include "model/config.h"
 #include "router/field_reader.h"
 
 namespace weightless::router {
@@ -18,7 +19,8 @@ namespace json = boost::json;
 constexpr int kMaxChoices = 128;
 constexpr size_t kMaxStops = 64;
 constexpr size_t kMaxStopBytes = 1024;
-constexpr size_t kMaxStopTokenIds = 1000;  // with those of the model a plan holds 1,024
+constexpr size_t kMaxStopTokenIds = 1000;
+static_assert(kMaxStopTokenIds + model::ConfigLimits::kStopIds <= 1024);  // what a plan may hold
 constexpr size_t kMaxLogitBias = 1024;
 constexpr size_t kMaxNameBytes = 1024;
 constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();

@@ -1,6 +1,5 @@
 #include "router/http_server.h"
 
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -250,14 +249,6 @@ void HttpServer::Stop() {
   for (const auto& loop : impl_->loops) loop->Stop();
   for (const auto& loop : impl_->loops) loop->Join();
   impl_->slow_pool.join();
-}
-
-int64_t RaiseFileLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return -1;
-  limit.rlim_cur = limit.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) getrlimit(RLIMIT_NOFILE, &limit);
-  return static_cast<int64_t>(limit.rlim_cur);
 }
 
 }  // namespace weightless::router

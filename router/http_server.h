@@ -40,7 +40,4 @@ class HttpServer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Raises the soft limit of open files to the hard one; returns the limit now in force.
-int64_t RaiseFileLimit();
-
 }  // namespace weightless::router

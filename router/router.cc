@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "common/concat.h"
+#include "common/file_limit.h"
 #include "common/grpc_log.h"
 #include "common/grpc_tls.h"
 #include "common/host_port.h"

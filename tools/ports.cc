@@ -7,11 +7,11 @@
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include "common/concat.h"
 #include "common/status.h"
+#include "tools/addresses.h"
 
 namespace weightless::tools {
 namespace {
@@ -43,19 +43,13 @@ class Listener {
 };
 
 absl::StatusOr<Listener> Listener::Open(const std::string& host, int port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (error != 0) {
-    return absl::InvalidArgumentError(Concat("host '", host, "': ", gai_strerror(error)));
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
-  Listener listener(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSIGN_OR_RETURN(const AddressList found, FindAddresses(host, port));
+  const addrinfo& address = ListenAddress(*found);
+  Listener listener(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   setsockopt(listener.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (bind(listener.fd_, found->ai_addr, found->ai_addrlen) == 0 && listen(listener.fd_, 1) == 0) {
+  if (bind(listener.fd_, address.ai_addr, address.ai_addrlen) == 0 &&
+      listen(listener.fd_, 1) == 0) {
     return listener;
   }
   const std::string message = Concat("cannot listen on ", host, ":", port, ": ", strerror(errno));

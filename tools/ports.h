@@ -8,8 +8,9 @@
 
 namespace weightless::tools {
 
-// The port itself, or with port 0 one that is free now. kInvalidArgument: `host` is no address of
-// this machine; kAlreadyExists: somebody listens there.
+// The port itself, or with port 0 one that is free now, on the address of `host` that the router
+// would listen on. kInvalidArgument: it is no address of this machine; kAlreadyExists: somebody
+// listens there.
 absl::StatusOr<int> ProbePort(const std::string& host, int port);
 
 // `count` different ports that are free now on the loopback interface.

@@ -1,12 +1,11 @@
 #include "tools/probe.h"
 
 #include <grpcpp/grpcpp.h>
-#include <netdb.h>
 #include <openssl/ssl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "common/concat.h"
 #include "proto/health.grpc.pb.h"
+#include "tools/addresses.h"
 
 namespace weightless::tools {
 namespace {
@@ -25,25 +25,6 @@ namespace {
 namespace health = grpc::health::v1;
 
 constexpr int kTimeoutSeconds = 1;
-
-// A connected TCP socket whose reads and writes time out, or -1.
-int Connect(const std::string& host, int port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return -1;
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
-  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return -1;
-  const timeval timeout{.tv_sec = kTimeoutSeconds, .tv_usec = 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-  if (connect(fd, found->ai_addr, found->ai_addrlen) != 0) {
-    close(fd);
-    return -1;
-  }
-  return fd;
-}
 
 // What comes back for `request`, at least `min_size` bytes unless the other side ends before.
 std::string ExchangePlain(int fd, const std::string& request, size_t min_size) {
@@ -85,16 +66,26 @@ std::string ExchangeTls(int fd, const std::string& request, size_t min_size) {
   return answer;
 }
 
+// Whether the other side has closed the connection.
+bool IsClosed(int fd) {
+  pollfd connection = {.fd = fd, .events = POLLRDHUP, .revents = 0};
+  return poll(&connection, 1, 0) == 1;
+}
+
 ProbeResult GetReady(const std::string& host, int port, bool tls) {
-  const int fd = Connect(host, port);
+  const auto addresses = FindAddresses(host, port);
+  const int fd = addresses.ok() ? Connect(**addresses, kTimeoutSeconds) : -1;
   if (fd < 0) return ProbeResult::kSilent;
   const std::string request =
-      Concat("GET /ready HTTP/1.1\r\nHost: ", host, "\r\nConnection: close\r\n\r\n");
+      Concat("GET /ready HTTP/1.1\r\nHost: ", UrlHost(host), "\r\nConnection: close\r\n\r\n");
   constexpr std::string_view kOk = "HTTP/1.1 200";
   const std::string answer =
       tls ? ExchangeTls(fd, request, kOk.size()) : ExchangePlain(fd, request, kOk.size());
+  const bool turned_away = tls && IsClosed(fd);
   close(fd);
-  if (answer.size() < kOk.size()) return ProbeResult::kSilent;
+  if (answer.size() < kOk.size()) {
+    return turned_away ? ProbeResult::kNotReady : ProbeResult::kSilent;
+  }
   return answer.starts_with(kOk) ? ProbeResult::kReady : ProbeResult::kNotReady;
 }
 

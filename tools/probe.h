@@ -15,7 +15,7 @@ namespace weightless::tools {
 
 enum class ProbeResult { kSilent, kNotReady, kReady };
 
-// Blocks for at most a second or so. Thread-safe.
+// Blocks for at most a second or so, for each address of the host. Thread-safe.
 using Probe = std::function<ProbeResult()>;
 
 // grpc.health.v1 Check at "host:port". With `tls`, which outlives the probe, the certificate there
@@ -25,7 +25,8 @@ Probe GrpcHealthProbe(const std::string& address, GrpcTls* tls = nullptr,
 // GET /ready at host:port; 200 is ready, any other answer is not ready.
 Probe HttpReadyProbe(const std::string& host, int port);
 // Likewise over TLS. Any certificate is good: nothing secret is sent, and only whether an answer
-// comes is asked.
+// comes is asked. A connection that is closed without an answer is not ready: that is how a router
+// at its limit of connections refuses one under TLS, and a process that hangs closes none.
 Probe HttpsReadyProbe(const std::string& host, int port);
 
 // Probes again and again on a thread of its own: once every `interval`, four times as often until

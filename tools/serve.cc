@@ -16,8 +16,8 @@
 #include "common/grpc_tls.h"
 #include "common/log.h"
 #include "common/status.h"
-#include "kernels/cpu/thread_pool.h"
 #include "model/checkpoint.h"
+#include "tools/addresses.h"
 #include "tools/load_display.h"
 #include "tools/paths.h"
 #include "tools/ports.h"
@@ -153,8 +153,8 @@ Program WorkerProgram(const ServeConfig& config, int worker_idx, int port, GrpcT
       Concat(ProgramFolder(), "/weightless-worker"),
       Concat("--model=", config.model),
       Concat("--listen=", address),
-      Concat("--threads=", std::max(1, kernels::DefaultNumThreads() / config.workers)),
-      Concat("--device-memory-utilization=", config.memory_utilization / config.workers),
+      Concat("--workers-on-device=", config.workers),
+      Concat("--device-memory-utilization=", config.memory_utilization),
       Concat("--log-level=", ChildLogLevel(config)),
   };
   if (config.worker_metrics_port != 0) {
@@ -208,8 +208,8 @@ bool IsChatModel(const model::Checkpoint& checkpoint) {
 }
 
 void PrintReady(const ServeConfig& config, const model::Checkpoint& checkpoint) {
-  const std::string url =
-      Concat(HasTls(config) ? "https://" : "http://", LocalHost(config.host), ":", config.port);
+  const std::string url = Concat(HasTls(config) ? "https://" : "http://",
+                                 UrlHost(LocalHost(config.host)), ":", config.port);
   const bool is_chat = IsChatModel(checkpoint);
   const std::string key = config.passed.at("api-key-file").empty()
                               ? ""

@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/time/clock.h"
 #include "common/check.h"
+#include "common/concat.h"
 #include "common/log.h"
 
 namespace weightless::tools {
@@ -20,6 +22,9 @@ constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(5);
 // A program that lived for so long starts again without a longer wait.
 constexpr absl::Duration kStableAfter = absl::Seconds(10);
+// Before all were ready once, a program that signals end so often is given up.
+constexpr int kMaxDeaths = 3;
+constexpr int kSignalBase = 128;  // exit codes above it tell the signal
 
 int BlockSignals() {
   sigset_t signals;
@@ -43,7 +48,7 @@ int Supervisor::Run(std::vector<Program> programs) {
   for (;;) {
     for (Running& running : running_) {
       if (const auto exit_code = Attend(running)) {
-        const std::string program = running.program.name, cause = running.last_line;
+        const std::string program = running.program.name, cause = Cause(running, *exit_code);
         StopAll();
         LogError("first_start_failed",
                  {{"program", program}, {"exit_code", *exit_code}, {"cause", cause}});
@@ -108,13 +113,23 @@ int Supervisor::HandleExit(Running& running, int exit_code) {
                                {"lived_s", absl::ToDoubleSeconds(lived)}});
   running.child.reset();
   running.watch.reset();
-  const bool by_signal = exit_code > 128;
-  if (!announced_ && !by_signal) return std::max(exit_code, 1);
+  const bool by_signal = exit_code > kSignalBase;
+  if (by_signal && !running.killed) ++running.num_deaths;
+  if (!announced_ && (!by_signal || running.num_deaths >= kMaxDeaths)) {
+    return std::max(exit_code, 1);
+  }
   running.backoff = lived >= kStableAfter || running.backoff == absl::ZeroDuration()
                         ? kFirstBackoff
                         : std::min(running.backoff * 2, kMaxBackoff);
   running.start_time = absl::Now() + running.backoff;
   return 0;
+}
+
+std::string Supervisor::Cause(const Running& running, int exit_code) {
+  if (exit_code <= kSignalBase) return running.last_line;
+  const int number = exit_code - kSignalBase;
+  return Concat("ended ", running.num_deaths, " times by signal ", number, " (", strsignal(number),
+                "): ", number == SIGKILL ? "memory may have run out" : running.last_line);
 }
 
 void Supervisor::ForwardLines(Running& running) {

@@ -44,9 +44,9 @@ class Supervisor {
 
   // Blocks until SIGTERM or SIGINT, then stops every program: 0, or 1 when one had to be killed (a
   // second signal kills at once). Ends before that only when a program ends by itself before all
-  // were ready once: the same settings would fail again, so its exit code is returned, after a log
-  // line with the last one it printed. SIGHUP goes
-  // on to the programs, which read their certificates and keys again.
+  // were ready once, or signals end it three times: the same settings would fail again, so its exit
+  // code, or 128 + the signal, is returned after a log line that tells the cause. SIGHUP goes on to
+  // the programs, which read their certificates and keys again.
   int Run(std::vector<Program> programs);
 
  private:
@@ -56,6 +56,7 @@ class Supervisor {
     std::unique_ptr<Watch> watch;
     absl::Time start_time = absl::InfinitePast();
     absl::Duration backoff;
+    int num_deaths = 0;     // by signals that were not ours
     bool killed = false;    // because it did not answer
     std::string last_line;  // it printed
   };
@@ -66,6 +67,8 @@ class Supervisor {
   std::optional<int> Attend(Running& running);
   // 0: it will be started again.
   int HandleExit(Running& running, int exit_code);
+  // Why it is given up: the last line it printed, or the signal.
+  static std::string Cause(const Running& running, int exit_code);
   void ForwardLines(Running& running);
   // Sleeps until a signal, a line or the time-out; whether SIGTERM or SIGINT came. Passes SIGHUP
   // on.

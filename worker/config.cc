@@ -1,5 +1,6 @@
 #include "worker/config.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "common/concat.h"
 #include "common/host_port.h"
 #include "common/status.h"
+#include "kernels/cpu/thread_pool.h"
 
 namespace weightless::worker {
 
@@ -50,6 +52,12 @@ std::optional<KernelFamily> FindFamily(std::string_view name) {
 }
 
 }  // namespace
+
+int NumThreads(const WorkerConfig& config) {
+  if (config.threads > 0) return config.threads;
+  const int workers = std::max(1, config.engine.workers_on_device);
+  return std::max(1, weightless::kernels::DefaultNumThreads() / workers);
+}
 
 absl::Status Validate(const WorkerConfig& config) {
   if (config.model.empty()) return absl::InvalidArgumentError("--model is missing");
@@ -96,8 +104,15 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const WorkerConfig& config)
   const DType type = config.dtype == "float32" ? DType::kF32 : DType::kBF16;
   const KernelFamily family = *FindFamily(config.kernels);
   if (family == KernelFamily::kReference) return weightless::kernels::MakeReferenceBackend(type);
-  std::unique_ptr<Backend> backend = weightless::kernels::MakeCpuBackend(
-      {.activation_type = type, .family = family, .num_threads = config.threads});
+  std::unique_ptr<Backend> backend;
+  const int num_threads = NumThreads(config);
+  try {
+    backend = weightless::kernels::MakeCpuBackend(
+        {.activation_type = type, .family = family, .num_threads = num_threads});
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        Concat("--threads ", num_threads, ": the system gives no more threads: ", error.what()));
+  }
   if (backend == nullptr) {
     return absl::InvalidArgumentError(
         Concat("--kernels ", config.kernels, ": this processor lacks the instructions"));

@@ -21,7 +21,7 @@ struct WorkerConfig {
   GrpcTlsFiles grpc_tls;
   std::string dtype = "bfloat16";
   std::string kernels = "auto";
-  int threads = 0;  // 0: all cores this process may run on
+  int threads = 0;  // 0: its part of the cores this process may run on
   std::string log_level = "info";
   EngineOptions engine;
 };
@@ -29,6 +29,9 @@ struct WorkerConfig {
 // kInvalidArgument naming flag, value and limit. Ranges that depend on the model are Engine's to
 // check.
 absl::Status Validate(const WorkerConfig& config);
+
+// Kernel threads: those asked for, else this worker's part of the cores.
+int NumThreads(const WorkerConfig& config);
 
 // The backend that device, dtype, kernels and threads ask for; the one place that knows which there
 // are. kInvalidArgument when this build has none for the device, or this processor cannot run the

@@ -16,6 +16,7 @@ namespace weightless::worker {
 namespace {
 
 constexpr int kMaxSlots = 4096;
+constexpr int kMaxWorkersOnDevice = 1024;
 constexpr int kMaxStepTokens = 65536;
 constexpr int kMaxStepsInFlight = 16;
 // slot_mapping, block_id * block_size + offset, is an int32.
@@ -36,6 +37,8 @@ absl::Status CheckOptions(const EngineOptions& options, const model::ModelConfig
   RETURN_IF_ERROR(CheckOption("num_full_blocks", options.num_full_blocks, 0, kMaxBlocks));
   RETURN_IF_ERROR(CheckOption("num_sliding_blocks", options.num_sliding_blocks, 0, kMaxBlocks));
   RETURN_IF_ERROR(CheckOption("steps_in_flight", options.steps_in_flight, 0, kMaxStepsInFlight));
+  RETURN_IF_ERROR(
+      CheckOption("workers_on_device", options.workers_on_device, 1, kMaxWorkersOnDevice));
   if (!(options.memory_utilization >= 0 && options.memory_utilization <= 1)) {
     return absl::InvalidArgumentError(
         Concat("memory_utilization ", options.memory_utilization, " is outside 0 .. 1"));
@@ -51,6 +54,7 @@ absl::StatusOr<KvBlocks> ChooseKvBlocks(const model::ModelConfig& config,
   if (exact.full > 0 && (exact.sliding > 0 || limits.sliding_window == 0)) return exact;
   double share = options.memory_utilization;
   if (share == 0) share = backend.device_kind() == "cpu" ? 0.3 : 0.9;
+  share /= options.workers_on_device;
   const size_t total = backend.memory_total_bytes();
   const double left = total > used_bytes ? static_cast<double>(total - used_bytes) : 0;
   ASSIGN_OR_RETURN(KvBlocks blocks, PlanKvBlocks(config, backend,

@@ -25,14 +25,15 @@ class EngineThread::Stream {
   const StreamEvents events;
   std::atomic<bool> aborted = false;
   std::atomic<int> num_in_flight = 0;
+  std::atomic<int64_t> num_queued_bytes = 0;
   std::string owner_name;  // guarded by EngineThread::mutex_
 };
 
 EngineThread::EngineThread(Engine& engine, WorkerMetrics& metrics)
     : engine_(engine),
       metrics_(metrics),
-      // Streams that broke leave their plans behind until the engine thread has skipped them.
-      queue_(4 * kMaxPlansInFlight),
+      // The owner's plans, and a few that came after their stream broke.
+      queue_(2 * kMaxPlansInFlight),
       thread_([this] { Loop(); }) {
   pthread_setname_np(thread_.native_handle(), "engine");
 }
@@ -60,21 +61,35 @@ absl::Status EngineThread::Submit(const std::shared_ptr<Stream>& stream, proto::
     absl::MutexLock lock(&mutex_);
     stream->owner_name = plan.owner();
   }
-  if (stream->num_in_flight.fetch_add(1) >= kMaxPlansInFlight ||
-      !queue_.Push({.stream = stream, .plan = std::move(plan)})) {
+  if (stream->num_in_flight.fetch_add(1) >= kMaxPlansInFlight) {
     return absl::ResourceExhaustedError(Concat("plans in flight exceed ", kMaxPlansInFlight));
   }
-  return absl::OkStatus();
+  const auto num_bytes = static_cast<int64_t>(plan.ByteSizeLong());
+  if (stream->num_queued_bytes.fetch_add(num_bytes) + num_bytes > kMaxQueuedPlanBytes) {
+    return absl::ResourceExhaustedError(
+        Concat("queued plans exceed ", kMaxQueuedPlanBytes, " bytes"));
+  }
+  if (queue_.Push({.stream = stream, .plan = std::move(plan), .num_bytes = num_bytes})) {
+    return absl::OkStatus();
+  }
+  return QueueIsFull();
+}
+
+absl::Status EngineThread::QueueIsFull() {
+  return absl::ResourceExhaustedError(
+      Concat("the queue of ", 2 * kMaxPlansInFlight, " plans is full, or the worker stops"));
 }
 
 void EngineThread::Finish(const std::shared_ptr<Stream>& stream) {
   if (queue_.Push({.stream = stream, .plan = {}, .is_end = true})) return;
+  if (stream->aborted) return;
   Abort(stream);
-  stream->events.on_end(absl::ResourceExhaustedError("the plan queue is full"));
+  stream->events.on_end(QueueIsFull());
 }
 
 void EngineThread::Abort(const std::shared_ptr<Stream>& stream) {
   if (stream->aborted.exchange(true)) return;
+  queue_.RemoveIf([&](const Work& work) { return work.stream == stream; });
   // Before the lease is free, so that the engine frees this stream's slots before the next owner's
   // first plan. A full queue does no harm: the engine also resets when it sees another stream.
   (void)queue_.Push({.stream = stream, .plan = {}, .is_end = true});
@@ -102,6 +117,7 @@ absl::Time EngineThread::PlanDeadline() {
 }
 
 void EngineThread::Do(const Work& work) {
+  work.stream->num_queued_bytes.fetch_sub(work.num_bytes);
   if (work.stream != current_) {
     if (work.stream->aborted) return;  // it came late, and another may own the engine by now
     Reset();

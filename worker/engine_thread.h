@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -22,8 +23,10 @@
 
 namespace weightless::worker {
 
-// Plans that one stream may have sent and not been answered for.
+// Plans that one stream may have sent and not been answered for, and the bytes of those that no
+// step has been launched for.
 inline constexpr int kMaxPlansInFlight = 1024;
+inline constexpr int64_t kMaxQueuedPlanBytes = int64_t{256} << 20;
 
 // What a stream hears. Called by the engine thread, and by Finish when the queue is full; may call
 // back into EngineThread.
@@ -48,7 +51,7 @@ class EngineThread {
   // `owner` is its name until a plan brings a better one.
   absl::StatusOr<std::shared_ptr<Stream>> Open(std::string owner, StreamEvents events);
 
-  // Queues a plan. kResourceExhausted when the stream is too far ahead.
+  // Queues a plan. kResourceExhausted, naming the limit, when the stream is too far ahead.
   absl::Status Submit(const std::shared_ptr<Stream>& stream, proto::StepPlan plan);
 
   // No more plans: on_end follows when the queued ones are done.
@@ -62,7 +65,8 @@ class EngineThread {
   struct Work {
     std::shared_ptr<Stream> stream;
     proto::StepPlan plan;
-    bool is_end = false;  // instead of a plan
+    int64_t num_bytes = 0;  // of the plan
+    bool is_end = false;    // instead of a plan
   };
 
   void Loop();
@@ -73,6 +77,7 @@ class EngineThread {
   void Count(const CollectedStep& step, absl::Duration waited);
   void Reset();
   void Release(const std::shared_ptr<Stream>& stream);
+  static absl::Status QueueIsFull();
 
   Engine& engine_;
   WorkerMetrics& metrics_;

@@ -41,13 +41,16 @@ void AddFlags(WorkerConfig& config, CLI::App& app) {
   app.add_option("--device-memory-utilization", engine.memory_utilization,
                  "Share of the memory left by the weights that the KV cache may take; 0: 0.3 on a "
                  "CPU, 0.9 on a GPU");
+  app.add_option("--workers-on-device", engine.workers_on_device,
+                 "Workers that share this device: each takes its part of memory and cores")
+      ->capture_default_str();
   app.add_option("--num-full-blocks", engine.num_full_blocks,
                  "KV blocks of full-attention layers; 0: by memory");
   app.add_option("--num-sliding-blocks", engine.num_sliding_blocks,
                  "KV blocks of sliding layers; 0: by memory");
   app.add_option("--device", config.device, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--dtype", config.dtype, "bfloat16 or float32")->capture_default_str();
-  app.add_option("--threads", config.threads, "0: all cores");
+  app.add_option("--threads", config.threads, "0: all cores, or this worker's part of them");
   app.add_option("--kernels", config.kernels, "auto, reference, avx2, avx512bf16 or amx")
       ->capture_default_str();
   app.add_option("--name", engine.model_name, "Model name to report; empty: the path's base name");

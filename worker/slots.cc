@@ -47,6 +47,11 @@ absl::StatusOr<std::span<const Run>> Slots::Apply(const proto::StepPlan& plan) {
   step_continues_ = false;
   for (const uint32_t slot : plan.release()) RETURN_IF_ERROR(Release(slot));
   for (const proto::Admit& admit : plan.admit()) RETURN_IF_ERROR(Admit(admit));
+  const int64_t max_grows = int64_t{2} * limits_.num_slots * limits_.max_blocks_per_seq();
+  if (plan.grow_size() > max_grows) {  // empty ones would be cheap to send and dear to apply
+    return Invalid("grow: ", plan.grow_size(), " entries exceed ", max_grows,
+                   ", one for each block of each slot");
+  }
   for (const proto::Grow& grow : plan.grow()) RETURN_IF_ERROR(Grow(grow));
   if (plan.has_decode()) RETURN_IF_ERROR(SetDecodeSet(plan.decode()));
   RETURN_IF_ERROR(AddDecodes());

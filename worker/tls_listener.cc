@@ -44,7 +44,7 @@ in_port_t& PortOf(sockaddr_storage& address) {
                                        : reinterpret_cast<sockaddr_in&>(address).sin_port;
 }
 
-// A listening socket or -1; `port` becomes the one it got.
+// A listening socket, or -1 and errno; `port` becomes the one it got.
 int Open(const addrinfo& info, int& port) {
   const int fd = socket(info.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;
@@ -59,7 +59,9 @@ int Open(const addrinfo& info, int& port) {
   if (bind(fd, reinterpret_cast<sockaddr*>(&address), info.ai_addrlen) != 0 ||
       listen(fd, kBacklog) != 0 ||
       getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    const int error = errno;
     close(fd);
+    errno = error;
     return -1;
   }
   port = ntohs(PortOf(address));
@@ -97,6 +99,11 @@ absl::StatusOr<std::unique_ptr<TlsListener>> TlsListener::Listen(const std::stri
   for (const addrinfo* info = found.get(); info != nullptr; info = info->ai_next) {
     const int fd = Open(*info, port);
     if (fd >= 0) fds.push_back(fd);
+    if (fd >= 0 || errno != EADDRINUSE) continue;  // the machine may lack this address
+    // Whoever looks the name up must not reach another program.
+    for (const int open : fds) close(open);
+    fds.clear();
+    break;
   }
   if (fds.empty()) {
     return absl::InvalidArgumentError(

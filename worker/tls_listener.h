@@ -18,8 +18,8 @@ class TlsListener {
   // Takes over the connection and closes it. Called by the listener's thread, one at a time.
   using OnAccept = std::function<void(int fd)>;
 
-  // Listens on each address of `host`; port 0: any free one, the same for all. kInvalidArgument
-  // when it cannot: the port is in use, or `host` is no address of this machine.
+  // Listens on each address of `host` that this machine has; port 0: any free one, the same for
+  // all. kInvalidArgument when it cannot: the port is in use on one of them, or there is none.
   static absl::StatusOr<std::unique_ptr<TlsListener>> Listen(const std::string& host, int port);
   ~TlsListener();  // stops accepting
 

@@ -56,14 +56,21 @@ absl::StatusOr<std::unique_ptr<LinearWeight>> WeightReader::PackRows(
   return weight;
 }
 
+absl::StatusOr<std::unique_ptr<Buffer>> WeightReader::Reserve(size_t size_bytes,
+                                                              std::string_view name,
+                                                              std::string_view kind) {
+  std::unique_ptr<Buffer> buffer = backend_.Allocate(size_bytes);
+  if (buffer == nullptr) return NoRoom(name);
+  Took(kind, buffer->size_bytes());
+  return buffer;
+}
+
 absl::StatusOr<std::unique_ptr<Buffer>> WeightReader::Store(const std::vector<float>& values,
                                                             std::string_view name,
                                                             std::string_view kind) {
   const size_t size_bytes = values.size() * sizeof(float);
-  std::unique_ptr<Buffer> buffer = backend_.Allocate(size_bytes);
-  if (buffer == nullptr) return NoRoom(name);
+  ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer, Reserve(size_bytes, name, kind));
   backend_.Upload(values.data(), size_bytes, buffer->data());
-  Took(kind, buffer->size_bytes());
   return buffer;
 }
 

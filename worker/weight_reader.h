@@ -45,6 +45,8 @@ class WeightReader {
   // Likewise, of rows from anywhere; `name` is for messages.
   absl::StatusOr<std::unique_ptr<kernels::LinearWeight>> PackRows(
       std::span<const kernels::DenseRows> stacked, std::string_view name, std::string_view kind);
+  absl::StatusOr<std::unique_ptr<kernels::Buffer>> Reserve(size_t size_bytes, std::string_view name,
+                                                           std::string_view kind);
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> Store(const std::vector<float>& values,
                                                          std::string_view name,
                                                          std::string_view kind);

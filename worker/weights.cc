@@ -1,5 +1,6 @@
 #include "worker/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -19,6 +20,8 @@ using kernels::DType;
 using kernels::TensorView;
 using model::LayerConfig;
 using model::LayerType;
+
+constexpr int kRopeStretch = 512;
 
 class WeightLoader {
  public:
@@ -84,21 +87,40 @@ class WeightLoader {
     return Store(factors, tensor.row_size(), name, "norms");
   }
 
-  // One table for each layer type.
+  // One table for each layer type, made by stretches of positions: a whole one may be gigabytes.
   absl::StatusOr<kernels::RopeTable> Rope(const LayerConfig& layer, int max_length) {
     const auto key = std::tuple(layer.head_dim, layer.rope_theta, layer.rope_factor);
     const auto found = ropes_.find(key);
     if (found != ropes_.end()) return found->second;
-    const kernels::HostRopeTable host =
-        kernels::MakeRopeTable({.head_dim = layer.head_dim,
-                                .base = static_cast<float>(layer.rope_theta),
-                                .factor = static_cast<float>(layer.rope_factor)},
-                               max_length);
     kernels::RopeTable table;
-    ASSIGN_OR_RETURN(table.cos, Store(host.cos, layer.head_dim / 2, "rotary table", "rope"));
-    ASSIGN_OR_RETURN(table.sin, Store(host.sin, layer.head_dim / 2, "rotary table", "rope"));
+    ASSIGN_OR_RETURN(table.cos, ReserveRope(layer.head_dim / 2, max_length));
+    ASSIGN_OR_RETURN(table.sin, ReserveRope(layer.head_dim / 2, max_length));
+    const kernels::RopeParams params{.head_dim = layer.head_dim,
+                                     .base = static_cast<float>(layer.rope_theta),
+                                     .factor = static_cast<float>(layer.rope_factor)};
+    for (int first = 0; first < max_length; first += kRopeStretch) {
+      const int count = std::min(kRopeStretch, max_length - first);
+      const kernels::HostRopeTable host = kernels::MakeRopeTable(params, count, first);
+      UploadRows(host.cos, table.cos, first);
+      UploadRows(host.sin, table.sin, first);
+    }
     ropes_.emplace(key, table);
     return table;
+  }
+
+  absl::StatusOr<TensorView> ReserveRope(int64_t cols, int64_t rows) {
+    const size_t size_bytes = static_cast<size_t>(rows * cols) * sizeof(float);
+    ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer,
+                     reader_.Reserve(size_bytes, "rotary table", "rope"));
+    const TensorView view{buffer->data(), DType::kF32, rows, cols};
+    weights_.buffers_.push_back(std::move(buffer));
+    return view;
+  }
+
+  // Rows from `first` on.
+  void UploadRows(const std::vector<float>& rows, const TensorView& view, int64_t first) {
+    reader_.backend().Upload(rows.data(), rows.size() * sizeof(float),
+                             static_cast<float*>(view.data) + first * view.cols);
   }
 
   absl::StatusOr<TensorView> Store(const std::vector<float>& values, int64_t cols,

@@ -91,11 +91,15 @@ class RunCall : public grpc::ServerBidiReactor<proto::StepPlan, proto::StepResul
   }
 
   void OnDone() override {
-    if (stream_ != nullptr) {
-      engine_.Abort(stream_);
+    std::shared_ptr<EngineThread::Stream> stream;
+    {
+      absl::MutexLock lock(&mutex_);
+      stream = std::exchange(stream_, nullptr);
+    }
+    if (stream != nullptr) {
+      engine_.Abort(stream);
       LogInfo("owner_left", {{"peer", peer_}, {"status", end_->ToString()}});
     }
-    stream_.reset();
     lease_alarm_.reset();  // it holds a reference to this object
     self_.reset();
   }
@@ -137,9 +141,11 @@ class RunCall : public grpc::ServerBidiReactor<proto::StepPlan, proto::StepResul
   // Writes a result after those before it.
   void Send(proto::StepResult result) {
     bool idle = false, overflow = false;
+    std::shared_ptr<EngineThread::Stream> stream;  // OnDone may take it meanwhile
     {
       absl::MutexLock lock(&mutex_);
       if (end_.has_value()) return;
+      stream = stream_;
       overflow = results_.size() >= kMaxPlansInFlight;
       if (!overflow) results_.push_back(std::move(result));
       idle = !writing_;
@@ -147,7 +153,7 @@ class RunCall : public grpc::ServerBidiReactor<proto::StepPlan, proto::StepResul
     }
     if (idle) Advance();
     if (overflow) {
-      engine_.Abort(stream_);
+      engine_.Abort(stream);
       End(absl::ResourceExhaustedError(Concat("unread results exceed ", kMaxPlansInFlight)));
     }
   }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 #include "common/check.h"
 
@@ -45,14 +46,21 @@ int DefaultNumThreads() {
 
 ThreadPool::ThreadPool(int num_threads) {
   CHECK(num_threads >= 1);
-  for (int thread = 1; thread < num_threads; ++thread) {
-    workers_.emplace_back([this, thread] { Work(thread); });
-    pthread_setname_np(workers_.back().native_handle(),
-                       ("kernel-" + std::to_string(thread)).c_str());
+  try {
+    for (int thread = 1; thread < num_threads; ++thread) {
+      workers_.emplace_back([this, thread] { Work(thread); });
+      pthread_setname_np(workers_.back().native_handle(),
+                         ("kernel-" + std::to_string(thread)).c_str());
+    }
+  } catch (const std::system_error&) {
+    Stop();
+    throw;
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { Stop(); }
+
+void ThreadPool::Stop() {
   stop_.store(true, std::memory_order_relaxed);
   loop_.fetch_add(1, std::memory_order_release);
   loop_.notify_all();
@@ -97,8 +105,9 @@ void ThreadPool::Work(int thread) {
   uint32_t seen = 0;
   while (true) {
     WaitWhileEqual(loop_, seen);
-    if (stop_.load(std::memory_order_relaxed)) return;
+    // In this order: who sees the loop number that Stop made sees `stop_`, too.
     seen = loop_.load(std::memory_order_acquire);
+    if (stop_.load(std::memory_order_relaxed)) return;
     TakeChunks(seen, thread);
   }
 }

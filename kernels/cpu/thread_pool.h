@@ -17,6 +17,7 @@ int DefaultNumThreads();
 // Owned by one thread, which takes part in every loop as thread 0.
 class ThreadPool {
  public:
+  // Throws std::system_error when the system gives no more threads.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -51,6 +52,7 @@ class ThreadPool {
   // Takes chunks of loop `loop` while there are any.
   void TakeChunks(uint32_t loop, int thread);
   void Work(int thread);
+  void Stop();
 
   // The loop's number in the upper half, its untaken chunks in the lower. A chunk is taken by
   // counting down; that fails for a thread that comes late, so it never touches another loop's

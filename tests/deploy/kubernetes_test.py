@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 try:
@@ -26,15 +27,15 @@ POD_MONITOR = {"selector": {"matchLabels": {"app.kubernetes.io/name": str}},
 SKIP = 77
 
 
-def render(overlay):
-    done = subprocess.run(["kubectl", "kustomize", os.path.join(FOLDER, overlay)], capture_output=True, text=True, check=False)
+def render(overlay, folder):
+    done = subprocess.run(["kubectl", "kustomize", os.path.join(folder, overlay)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return list(yaml.safe_load_all(done.stdout))
 
 
 class Rendered:
-    def __init__(self, overlay):
-        self.resources = render(overlay)
+    def __init__(self, overlay, folder=FOLDER):
+        self.resources = render(overlay, folder)
 
     def all(self, kind):
         return [resource for resource in self.resources if resource["kind"] == kind]
@@ -120,7 +121,7 @@ class KubernetesTest(unittest.TestCase):
     def test_with_tls_both_sides_have_the_files_and_probes_too(self):
         for component, pod in self.rendered["tls"].pods().items():
             container, = pod["spec"]["containers"]
-            values = {variable["name"]: variable["value"] for variable in container["env"]}
+            values = {variable["name"]: variable.get("value") for variable in container["env"]}
             for name, file in (("CERT", "tls.crt"), ("KEY", "tls.key"), ("CA", "ca.crt")):
                 self.assertEqual(values[f"WEIGHTLESS_GRPC_TLS_{name}_FILE"], "/grpc-tls/" + file)
             self.assertIn({"name": "grpc-tls", "mountPath": "/grpc-tls", "readOnly": True}, container["volumeMounts"])
@@ -135,6 +136,25 @@ class KubernetesTest(unittest.TestCase):
                 component = policy["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
                 opened = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
                 self.assertEqual(set(rendered.ports(component).values()), opened)
+
+    def test_a_worker_has_a_thread_for_each_cpu_it_asks_for(self):
+        for rendered in self.rendered.values():
+            worker, = rendered.pods()["worker"]["spec"]["containers"]
+            self.assertIn({"name": "WEIGHTLESS_THREADS", "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu"}}},
+                          worker["env"])
+
+    def test_images_can_be_named_where_the_readme_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copytree(FOLDER, os.path.join(folder, "k8s"))
+            for overlay in ("base", "gpu"):
+                path = os.path.join(copy, overlay, "kustomization.yaml")
+                with open(path, encoding="utf-8") as file:
+                    text = file.read()
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text.replace("newName: weightless", "newName: registry.example/weightless"))
+            rendered = Rendered("gpu", copy)
+        images = {name: pod["spec"]["containers"][0]["image"] for name, pod in rendered.pods().items()}
+        self.assertEqual({"router": "registry.example/weightless:cpu", "worker": "registry.example/weightless:cuda"}, images)
 
     def test_overlay_gives_each_worker_a_gpu(self):
         worker, = self.rendered["gpu"].pods()["worker"]["spec"]["containers"]

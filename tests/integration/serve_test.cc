@@ -152,6 +152,14 @@ TEST(ServeTest, NamesThePortInUse) {
   EXPECT_THAT(second.output(), HasSubstr(Concat("127.0.0.1:", number)));
 }
 
+TEST(ServeTest, ListensOnAnIpv6Address) {
+  if (!ProbePort("::1", 0).ok()) GTEST_SKIP() << "this machine has no IPv6";
+  Weightless serve("serve --port 0 --host ::1");
+  const auto port = serve.WaitForLine("  URL    http://[::1]:");
+  ASSERT_TRUE(port) << serve.output();
+  EXPECT_EQ(HttpReadyProbe("::1", std::stoi(*port))(), ProbeResult::kReady);
+}
+
 TEST(ServeTest, NamesAMissingModel) {
   Weightless serve("serve --port 0 --model /nowhere/model");
   EXPECT_EQ(serve.WaitForExit(), 2);

@@ -42,6 +42,11 @@ TEST(HostMemoryTest, RefusesMoreThanTheMachineHas) {
   HostMemory memory;
   EXPECT_EQ(memory.Allocate(HostMemoryBytes() + 1), nullptr);
   EXPECT_EQ(memory.allocated_bytes(), 0u);
+  const size_t half = HostMemoryBytes() / 2 + 4096;
+  const auto first = memory.Allocate(half);  // never touched
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(memory.Allocate(half), nullptr);
+  EXPECT_NE(memory.Allocate(4096), nullptr);
 }
 
 }  // namespace

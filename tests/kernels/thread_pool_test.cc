@@ -37,6 +37,13 @@ TEST(ThreadPoolTest, ManyLoopsInARowSeeEachOthersResults) {
   for (const int64_t value : values) EXPECT_EQ(value, 20'001);
 }
 
+TEST(ThreadPoolTest, EndsWhileAThreadIsLateForTheLastLoop) {
+  for (int round = 0; round < 3000; ++round) {
+    ThreadPool pool(4);
+    pool.ForRange(64, 1, [](int64_t, int64_t, int) {});
+  }
+}
+
 TEST(ThreadPoolTest, TheDefaultIsAtLeastOneThread) { EXPECT_GE(DefaultNumThreads(), 1); }
 
 }  // namespace

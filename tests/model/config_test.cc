@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/concat.h"
+
 namespace weightless::model {
 namespace {
 
@@ -267,6 +269,17 @@ TEST(ConfigTest, GenerationConfigAddsStopIds) {
   const absl::Status status = MergeGenerationConfig(R"({"eos_token_id": 1000})", "g.json", config);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("g.json: token id 1000"));
+}
+
+// Of all fields and files together: a plan has room for so many beside those of a request.
+TEST(ConfigTest, StopIdsAreBounded) {
+  std::string ids = "2";
+  for (int id = 3; id <= 25; ++id) ids += Concat(",", id);
+  ModelConfig config = Parse(Small(Concat("\"eos_token_id\": [", ids, "]")));
+  EXPECT_EQ(config.eos_token_ids.size(), 24u);
+  const absl::Status status = MergeGenerationConfig(R"({"eos_token_id": 26})", "g.json", config);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("g.json: eos_token_id: 25 ids in all"));
 }
 
 TEST(ConfigTest, UnsupportedModelsAndFeaturesAreNamed) {

@@ -16,10 +16,10 @@
 namespace weightless::tools {
 namespace {
 
-// Answers one connection on a loopback port with fixed bytes.
-class OneAnswer {
+// Listens on a loopback port. The kernel connects clients; nobody accepts them.
+class Listener {
  public:
-  explicit OneAnswer(const std::string& answer) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  Listener() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -28,23 +28,33 @@ class OneAnswer {
     listen(fd_, 1);
     getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
     port_ = ntohs(address.sin_port);
+  }
+  ~Listener() { close(fd_); }
+  int fd() const { return fd_; }
+  int port() const { return port_; }
+
+ private:
+  const int fd_;
+  int port_ = 0;
+};
+
+// Answers one connection on a loopback port with fixed bytes.
+class OneAnswer {
+ public:
+  explicit OneAnswer(const std::string& answer) {
     thread_ = std::thread([this, answer] {
-      const int client = accept(fd_, nullptr, nullptr);
+      const int client = accept(listener_.fd(), nullptr, nullptr);
       char request[512];
       recv(client, request, sizeof(request), 0);
       send(client, answer.data(), answer.size(), MSG_NOSIGNAL);
       close(client);
     });
   }
-  ~OneAnswer() {
-    thread_.join();
-    close(fd_);
-  }
-  int port() const { return port_; }
+  ~OneAnswer() { thread_.join(); }
+  int port() const { return listener_.port(); }
 
  private:
-  const int fd_;
-  int port_ = 0;
+  const Listener listener_;
   std::thread thread_;
 };
 
@@ -61,6 +71,17 @@ TEST(ProbeTest, AnyOtherHttpAnswerIsNotReady) {
 TEST(ProbeTest, AClosedConnectionIsSilence) {
   const OneAnswer server("");
   EXPECT_EQ(HttpReadyProbe("127.0.0.1", server.port())(), ProbeResult::kSilent);
+}
+
+// So a router at its limit of connections refuses one under TLS.
+TEST(ProbeTest, AClosedConnectionIsNotReadyUnderTls) {
+  const OneAnswer server("");
+  EXPECT_EQ(HttpsReadyProbe("127.0.0.1", server.port())(), ProbeResult::kNotReady);
+}
+
+TEST(ProbeTest, AConnectionThatStaysOpenIsSilenceUnderTls) {
+  const Listener hangs;
+  EXPECT_EQ(HttpsReadyProbe("127.0.0.1", hangs.port())(), ProbeResult::kSilent);
 }
 
 class Health : public grpc::health::v1::Health::Service {

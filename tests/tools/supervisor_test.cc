@@ -144,6 +144,27 @@ TEST(SupervisorTest, GivesUpWhenTheFirstStartFails) {
               EndsWith("event=first_start_failed program=fails exit_code=2 cause=two\n"));
 }
 
+TEST(SupervisorTest, GivesUpWhatSignalsEndBeforeItIsReady) {
+  Program dies = Shell("dies", "kill -9 $$");
+  dies.make_probe = [] { return [] { return ProbeResult::kNotReady; }; };
+  Supervisor supervisor(Options());
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(supervisor.Run({dies}), 128 + SIGKILL);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              EndsWith("event=first_start_failed program=dies exit_code=137 cause=\"ended 3 times "
+                       "by signal 9 (Killed): memory may have run out\"\n"));
+}
+
+TEST(SupervisorTest, NamesTheLastWordsOfWhatASignalEnds) {
+  Program aborts = Shell("aborts", "echo broken >&2; kill -ABRT $$");
+  aborts.make_probe = [] { return [] { return ProbeResult::kNotReady; }; };
+  Supervisor supervisor(Options());
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(supervisor.Run({aborts}), 128 + SIGABRT);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              EndsWith("cause=\"ended 3 times by signal 6 (Aborted): broken\"\n"));
+}
+
 TEST(SupervisorTest, KillsWhatDoesNotStopInTime) {
   SupervisorOptions options = Options();
   options.stop_limit = absl::ZeroDuration();

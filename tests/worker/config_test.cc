@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 namespace weightless::worker {
@@ -60,6 +61,17 @@ TEST(WorkerConfigTest, NamesTheFlagThatIsWrong) {
   config = Valid();
   config.log_level = "loud";
   ExpectInvalid(config, "--log-level \"loud\"");
+}
+
+TEST(WorkerConfigTest, WorkersOnOneDeviceShareItsCores) {
+  WorkerConfig config = Valid();
+  const int alone = NumThreads(config);
+  config.engine.workers_on_device = 2;
+  EXPECT_EQ(NumThreads(config), std::max(1, alone / 2));
+  config.engine.workers_on_device = 1000;
+  EXPECT_EQ(NumThreads(config), 1);
+  config.threads = 7;
+  EXPECT_EQ(NumThreads(config), 7);
 }
 
 TEST(WorkerConfigTest, SaysThatThisBuildLacksTheDevice) {

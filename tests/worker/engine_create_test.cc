@@ -66,6 +66,7 @@ TEST(EngineCreateTest, NamesTheOptionThatIsOutOfRange) {
       {{.num_slots = 0}, "num_slots 0 is outside 1 .. 4096"},
       {{.num_slots = 64, .max_step_tokens = 63}, "max_step_tokens 63 is outside 64 .. 65536"},
       {{.memory_utilization = 1.5}, "memory_utilization 1.5 is outside 0 .. 1"},
+      {{.workers_on_device = 0}, "workers_on_device 0 is outside 1 .. 1024"},
       {{.num_full_blocks = -1}, "num_full_blocks -1"},
       {{.num_sliding_blocks = int64_t{1} << 40}, "num_sliding_blocks 1099511627776"},
   };
@@ -94,12 +95,21 @@ TEST(EngineCreateTest, SaysWhatDoesNotFit) {
 }
 
 TEST(EngineCreateTest, SizesTheKvCacheByTheMemoryThatIsLeft) {
-  const auto engine = Create({.memory_bytes = 64 << 20}, {.memory_utilization = 1});
-  ASSERT_TRUE(engine.ok()) << engine.status();
-  size_t total = 0;
-  for (const auto& use : (*engine)->description().memory()) total += use.size_bytes();
-  EXPECT_LE(total, size_t{64} << 20);
-  EXPECT_GT(total, size_t{60} << 20);
+  const auto total_mib = [](size_t memory_mib, int workers_on_device) {
+    const auto engine = Create({.memory_bytes = memory_mib << 20},
+                               {.memory_utilization = 1, .workers_on_device = workers_on_device});
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    size_t total = 0;
+    for (const auto& use : (*engine)->description().memory()) total += use.size_bytes();
+    return static_cast<double>(total) / (1 << 20);
+  };
+  const double alone = total_mib(64, 1);
+  EXPECT_LE(alone, 64);
+  EXPECT_GT(alone, 60);
+  const double unshared = total_mib(96, 1), shared = total_mib(96, 2);
+  EXPECT_GT(unshared, 92);
+  EXPECT_LT(shared, 64 + 4);  // at most 36 MiB of it are no KV blocks, as the 64 above show
+  EXPECT_GT(shared, 48);
 }
 
 TEST(EngineCreateTest, WarmUpRefusesLogitsThatAreNotFinite) {

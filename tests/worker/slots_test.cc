@@ -123,6 +123,10 @@ TEST(SlotsTest, RefusesSamplingOutOfRange) {
 
 TEST(SlotsTest, RefusesBlocksOutsideTheirPool) {
   ExpectRefused({
+      {"grow: 33 entries exceed 32, one for each block of each slot",
+       [](auto& p) {
+         for (int i = 0; i < 33; ++i) AddBlocks(p, 0, 2, {}, {4});
+       }},
       {"grow.slot 9 is not below", [](auto& p) { AddBlocks(p, 9, 0, {1}, {}); }},
       {"grow.slot 3: the slot is free", [](auto& p) { AddBlocks(p, 3, 0, {1}, {}); }},
       {"grow.pool 0 is neither", [](auto& p) { p.add_grow()->add_blocks(0); }},
