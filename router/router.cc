@@ -35,6 +35,7 @@ namespace {
 
 // For the last bytes of answers that are complete when the drain ends.
 constexpr absl::Duration kFlushTime = absl::Seconds(2);
+constexpr int kMaxMetricsConnections = 64;
 
 // The workers as given: addresses, and names under which there are any number.
 struct Workers {
@@ -71,6 +72,17 @@ EngineConfig MakeEngineConfig(const RouterConfig& config) {
   engine.worker_wait_timeout = config.worker_wait_timeout;
   engine.owner = OwnerName();
   return engine;
+}
+
+// Fewer connections than were asked for, with a warning, when the process may not open so many
+// files.
+int FittingConnections(int max_connections, int64_t file_limit) {
+  constexpr int64_t kOtherFiles = 320;  // workers, the metrics listener, logs
+  const int64_t room = std::max(file_limit - kOtherFiles, file_limit / 2);
+  if (file_limit <= 0 || max_connections <= room) return max_connections;
+  LogWarning("fewer_connections",
+             {{"max_connections", max_connections}, {"file_limit", file_limit}, {"used", room}});
+  return static_cast<int>(room);
 }
 
 void LogConfig(const RouterConfig& config, int64_t file_limit) {
@@ -169,7 +181,8 @@ absl::Status RunRouter(const RouterConfig& config, const std::function<Wish()>& 
   if (ParseLogLevel(config.log_level, level)) SetLogLevel(level);
   const RealClock clock;
   ASSIGN_OR_RETURN(Credentials credentials, LoadCredentials(config, clock));
-  LogConfig(config, RaiseFileLimit());
+  const int64_t file_limit = RaiseFileLimit();
+  LogConfig(config, file_limit);
   WarnIfOpen(config);
 
   // Later ones use earlier ones, and go first.
@@ -198,11 +211,14 @@ absl::Status RunRouter(const RouterConfig& config, const std::function<Wish()>& 
                                     engine.SetDiscovered(std::move(addresses));
                                   });
   Routes routes(config, std::move(credentials.keys), engine, clock, metrics);
-  HttpServer server(config.http, routes, clock, metrics, credentials.tls.get());
+  HttpOptions http = config.http;
+  http.max_connections = FittingConnections(http.max_connections, file_limit);
+  HttpServer server(http, routes, clock, metrics, credentials.tls.get());
   RETURN_IF_ERROR(server.Listen(config.host, config.port));
   MetricsRoutes metrics_routes(metrics);
   HttpOptions metrics_options = config.http;
   metrics_options.num_threads = 1;
+  metrics_options.max_connections = std::min(http.max_connections, kMaxMetricsConnections);
   HttpServer metrics_server(metrics_options, metrics_routes, clock, metrics);
   if (config.metrics_port >= 0) {
     RETURN_IF_ERROR(metrics_server.Listen(config.host, config.metrics_port));

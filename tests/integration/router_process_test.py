@@ -63,6 +63,21 @@ class RouterProcessTest(unittest.TestCase):
         self.assertEqual(code, 2)
         self.assertIn(f"127.0.0.1:{port}: Address already in use", said)
 
+    def test_a_file_limit_leaves_fewer_connections_and_none_without_an_answer(self):
+        router = Process("/bin/sh", "-c", f"ulimit -n 200; exec {BIN_DIR}/weightless-router --worker 127.0.0.1:1 --port 0")
+        url = "http://" + router.wait_for_log(r"event=listening address=(\S+)").group(1)
+        self.assertIn("event=fewer_connections max_connections=8192 file_limit=200 used=100", router.log_text())
+        host, port = url.removeprefix("http://").split(":")
+        held = [socket.create_connection((host, int(port)), PATIENCE_S) for _ in range(100)]
+        self.assertEqual(status_of(url + "/health"), 503)
+        held.pop().close()
+        deadline = time.monotonic() + PATIENCE_S
+        while status_of(url + "/health") != 200:
+            self.assertLess(time.monotonic(), deadline)
+        for connection in held:
+            connection.close()
+        self.assertEqual(router.stop(), 0)
+
     def test_without_a_worker_it_runs_and_says_so(self):
         router = Process("weightless-router", "--worker", "127.0.0.1:1", "--port", 0)
         url = "http://" + router.wait_for_log(r"event=listening address=(\S+)").group(1)
