@@ -211,15 +211,11 @@ absl::Status RunRouter(const RouterConfig& config, const std::function<Wish()>& 
                                     engine.SetDiscovered(std::move(addresses));
                                   });
   Routes routes(config, std::move(credentials.keys), engine, clock, metrics);
-  HttpOptions http = config.http;
-  http.max_connections = FittingConnections(http.max_connections, file_limit);
+  const HttpOptions http = FitToFiles(config.http, file_limit);
   HttpServer server(http, routes, clock, metrics, credentials.tls.get());
   RETURN_IF_ERROR(server.Listen(config.host, config.port));
   MetricsRoutes metrics_routes(metrics);
-  HttpOptions metrics_options = config.http;
-  metrics_options.num_threads = 1;
-  metrics_options.max_connections = std::min(http.max_connections, kMaxMetricsConnections);
-  HttpServer metrics_server(metrics_options, metrics_routes, clock, metrics);
+  HttpServer metrics_server(MetricsOptions(http), metrics_routes, clock, metrics);
   if (config.metrics_port >= 0) {
     RETURN_IF_ERROR(metrics_server.Listen(config.host, config.metrics_port));
     LogInfo("metrics_listening", {{"address", Address(config.host, metrics_server.port())}});
