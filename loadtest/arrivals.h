@@ -11,9 +11,10 @@
 
 namespace weightless::loadtest {
 
-// Offsets from the start of the run, in seconds, never falling. The gaps have mean 1 / rate:
-// constant, exponential (Poisson) or gamma with shape `burstiness`. With a ramp the rate goes from
-// start to end over the run: by time when it has a duration, else by number of requests.
+// Offsets from the start of the run, in seconds, never falling. The integral of the rate grows by a
+// gap of mean 1 from one to the next: constant, exponential (Poisson) or gamma with shape
+// `burstiness`. With a ramp the rate goes from start to end over the run: by time when it has a
+// duration, else by number of requests.
 class Arrivals {
  public:
   struct Extent {
@@ -32,7 +33,8 @@ class Arrivals {
  private:
   static constexpr uint64_t kStream = 0xa11;
 
-  double Rate() const;
+  // When the integral of the rate has reached `num_due`.
+  double TimeOf(double num_due) const;
   double UnitGap();
 
   const ArrivalConfig config_;
@@ -40,7 +42,7 @@ class Arrivals {
   const std::vector<TraceEntry>& trace_;
   Random random_;
   uint64_t num_sent_ = 0;
-  double now_ = 0;
+  double num_due_ = 0;
 };
 
 }  // namespace weightless::loadtest

@@ -45,14 +45,23 @@ AuditCheck CheckGenerator(const AuditInput& input) {
                                     input.limits.send_delay_seconds * 1e3);
     is_late = is_late || delay > input.limits.send_delay_seconds;
   }
-  if (is_late) check.verdict = Verdict::kFailed;
+  const auto& records = input.result.records;
+  const auto num_no_socket = std::count_if(
+      records.begin(), records.end(), [](const Record& record) { return record.found_no_socket; });
+  if (num_no_socket > 0) {
+    check.detail += Concat(", ", num_no_socket, num_no_socket == 1 ? " connection" : " connections",
+                           " found no file or port on this machine");
+  }
+  if (is_late || num_no_socket > 0) check.verdict = Verdict::kFailed;
   return check;
 }
 
 AuditCheck CheckStreams(const AuditInput& input) {
   Findings findings;
   for (const Record& record : input.result.records) {
-    if (record.target != input.target || record.outcome != Outcome::kCompleted) continue;
+    if (record.target != input.target) continue;
+    if (record.ended_with_neither) findings.Add(record, "neither [DONE] nor a finish_reason");
+    if (record.outcome != Outcome::kCompleted) continue;
     if (!record.has_done) findings.Add(record, "ended without [DONE]");
     if (record.num_finish_reasons == 0) findings.Add(record, "ended without a finish_reason");
     if (record.num_finish_reasons > 1) {
@@ -117,9 +126,15 @@ void CompareCount(const char* what, double client, double uncertain, std::option
   }
 }
 
+AuditCheck WithoutServer(const char* name, const AuditInput& input) {
+  if (!input.had_server) return {name, Verdict::kSkipped, input.no_server_reason};
+  return {name, Verdict::kFailed,
+          "metrics were there before the run, not after it: " + input.no_server_reason};
+}
+
 AuditCheck CheckServerCounts(const AuditInput& input) {
   AuditCheck check{.name = "server counts"};
-  if (!input.server) return {check.name, Verdict::kSkipped, input.no_server_reason};
+  if (!input.server) return WithoutServer(check.name, input);
   if (input.server->requests.value_or(0) < 0 || input.server->output_tokens.value_or(0) < 0) {
     return {check.name, Verdict::kFailed, "counters fell during the run: the server restarted"};
   }
@@ -147,7 +162,7 @@ AuditCheck CheckServerCounts(const AuditInput& input) {
 
 AuditCheck CheckServerTtft(const AuditInput& input) {
   const char* name = "server TTFT";
-  if (!input.server) return {name, Verdict::kSkipped, input.no_server_reason};
+  if (!input.server) return WithoutServer(name, input);
   const auto& buckets = input.server->ttft_buckets;
   if (buckets.empty()) return {name, Verdict::kSkipped, "the server has no TTFT histogram"};
   std::vector<double> ttfts;

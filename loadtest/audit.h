@@ -27,19 +27,22 @@ struct AuditInput {
   AuditLimits limits;
   bool is_open_loop = false;
   std::optional<ServerCounts> server;  // over the run; nothing: no metrics
+  bool had_server = false;             // metrics before the run
   std::string no_server_reason;
 };
 
 // The checks, in this order:
-//   generator      its event loop was late (p99), used up its core, or an open loop sent later than
-//                  intended though a slot was free
-//   streams        a completed stream lacks [DONE] or its one finish reason, or goes on after it
+//   generator      its event loop was late (p99), used up its core, an open loop sent later than
+//                  intended though a slot was free, or a connection found no file or port here
+//   streams        a completed stream lacks [DONE] or its one finish reason, or goes on after it;
+//                  a failed one ended in order with neither
 //   usage          the usage is missing here and there; counts fewer tokens than chunks with
 //                  content, or other than the token ids; exceeds max_tokens; or is not max_tokens
 //                  although the reason is "length". A duplicated chunk shows as more chunks than
 //                  tokens.
 //   server counts  requests, prompt and output tokens differ from /metrics by more than the
-//                  tolerance; requests that failed or were cancelled may or may not be in it
+//                  tolerance; requests that failed or were cancelled may or may not be in it. Also,
+//                  like the next: the metrics were there before the run only
 //   server TTFT    more requests were slow for the client (by the tolerance) than for the server:
 //                  time that the server's own TTFT does not see
 std::vector<AuditCheck> Audit(const AuditInput& input);

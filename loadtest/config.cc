@@ -12,6 +12,9 @@ namespace {
 constexpr int kMaxConcurrency = 16384;
 constexpr size_t kMaxTokens = 4'000'000;
 constexpr double kMaxRate = 1e6;
+// Open files beside the streams: three standard ones, three for each event loop (the runner's and
+// those for models, tokens and metrics), kept connections of the latter, one report.
+constexpr int64_t kOtherFiles = 40;
 
 template <typename Number>
 absl::Status InRange(std::string_view flag, Number value, Number low, Number high) {
@@ -97,6 +100,20 @@ absl::Status Config::Validate() const {
     return absl::InvalidArgumentError("--ramp needs --num-prompts or --duration to end at");
   }
   return absl::OkStatus();
+}
+
+absl::Status Config::ValidateFileLimit(int64_t max_files) const {
+  const bool is_sweep = sweep == SweepKind::kConcurrency;
+  const bool is_open = !is_sweep && (arrivals.is_open_loop() || sweep == SweepKind::kRate);
+  const char* flag = is_sweep ? "--sweep" : is_open ? "--max-concurrency" : "--concurrency";
+  double streams = is_open ? max_concurrency : concurrency;
+  if (is_sweep) streams = *std::max_element(sweep_points.begin(), sweep_points.end());
+  const int servers = compare_url ? 2 : 1;  // a stream keeps its connection to each
+  const int64_t needed = static_cast<int64_t>(streams) * servers + kOtherFiles;
+  if (max_files < 0 || needed <= max_files) return absl::OkStatus();
+  return absl::InvalidArgumentError(Concat(flag, " ", streams, " needs ", needed,
+                                           " open files, but the limit is ", max_files,
+                                           " (ulimit -n)"));
 }
 
 uint64_t Config::num_requests(int max_in_flight) const {

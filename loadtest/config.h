@@ -104,6 +104,9 @@ struct Config {
 
   // kInvalidArgument names the flag, its value and the limit.
   absl::Status Validate() const;
+  // The same for what --concurrency, --max-concurrency or --sweep needs of `max_files` open files;
+  // negative: any number.
+  absl::Status ValidateFileLimit(int64_t max_files) const;
 
   // Requests that run at once: the concurrency, or the open loop's cap (0: no limit).
   int max_in_flight() const { return arrivals.is_open_loop() ? max_concurrency : concurrency; }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,9 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual Prompt Get(uint64_t index) const = 0;
+  // How many there are before the first comes again; nothing: no end, or runs that each begin with
+  // the first.
+  virtual std::optional<uint64_t> size() const { return std::nullopt; }
 };
 
 // Random words, lengths uniform in the ranges. With prefix_tokens > 0 the text begins with one of

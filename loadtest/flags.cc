@@ -196,6 +196,11 @@ absl::Status RefuseWithoutEffect(const CLI::App& app, const Config& config) {
       {"--audit-tolerance", config.runs_audit, "without --no-audit"},
       {"--audit-ttft-tolerance", config.runs_audit, "without --no-audit"},
   };
+  if (config.compare_url && !config.metrics_url.empty() && config.metrics_url != "off") {
+    return absl::InvalidArgumentError(
+        "--metrics-url names one server, but --compare has two: each is asked at its own "
+        "<url>/metrics, or with --metrics-url off none");
+  }
   for (const Rule& rule : rules) {
     if (rule.has_effect || app.count(rule.flag) == 0) continue;
     return absl::InvalidArgumentError(Concat(rule.flag, " has an effect only ", rule.when));
@@ -296,7 +301,7 @@ void AddReportFlags(CLI::App& app, RawFlags& raw, Config& config) {
   add("--slo", raw.slo, "limits in ms for goodput: ttft:200 tpot:50 e2e:3000");
   add("--progress", config.progress, "auto, on or off")->capture_default_str();
   add("--metrics-url", config.metrics_url,
-      "the server's metrics; default <url>/metrics, off: none");
+      "the server's metrics; default <url>/metrics (with --compare always), off: none");
   add("--audit-tolerance", config.audit.count_tolerance,
       "relative difference allowed between client and server counts")
       ->capture_default_str();

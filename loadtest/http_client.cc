@@ -5,7 +5,6 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/connect.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -14,6 +13,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -60,6 +60,14 @@ struct Exchange {
 
 absl::Status NetworkError(std::string_view what, error_code ec) {
   return absl::UnavailableError(Concat(what, ": ", ec.message()));
+}
+
+absl::Status ConnectError(std::string_view what, error_code ec) {
+  namespace errc = boost::system::errc;
+  const bool is_own = ec == errc::too_many_files_open || ec == errc::address_not_available ||
+                      ec == errc::too_many_files_open_in_system;
+  absl::Status status = NetworkError(what, ec);
+  return is_own ? absl::ResourceExhaustedError(status.message()) : status;
 }
 
 }  // namespace
@@ -118,9 +126,24 @@ class HttpClient::Impl {
     return absl::OkStatus();
   }
 
+  // Tries each address until one answers or the socket is closed. (asio::async_connect over all of
+  // them does not tell why a socket could not be opened.)
+  asio::awaitable<error_code> ConnectSocket(tcp::socket& socket) {
+    error_code ec;
+    for (const tcp::endpoint& endpoint : endpoints_) {
+      error_code ignored;
+      socket.close(ignored);
+      socket.open(endpoint.protocol(), ec);
+      if (ec) continue;
+      std::tie(ec) = co_await socket.async_connect(endpoint, kToken);
+      if (!ec || !socket.is_open()) break;
+    }
+    co_return ec;
+  }
+
   asio::awaitable<absl::Status> Connect(Connection& connection) {
-    auto [ec, endpoint] = co_await asio::async_connect(connection.socket, endpoints_, kToken);
-    if (ec) co_return NetworkError(Concat("cannot connect to ", url_.Authority()), ec);
+    error_code ec = co_await ConnectSocket(connection.socket);
+    if (ec) co_return ConnectError(Concat("cannot connect to ", url_.Authority()), ec);
     connection.socket.set_option(tcp::no_delay(true), ec);
     if (!context_) co_return absl::OkStatus();
     connection.tls.emplace(connection.socket, *context_);

@@ -26,7 +26,9 @@ struct TlsOptions {
 };
 
 struct ExchangeEnd {
-  absl::Status status;         // kCancelled after CancelAll, kDeadlineExceeded after the time-out
+  // kCancelled after CancelAll, kDeadlineExceeded after the time-out, kResourceExhausted when this
+  // machine has no file or port for a new connection.
+  absl::Status status;
   SteadyTime sent;             // right before the first byte of the request is written
   SteadyTime ended;            // after the read that completed the response, or of the failure
   double connect_seconds = 0;  // TCP and TLS; 0 on a kept connection

@@ -26,6 +26,7 @@ class JsonlDataset : public Dataset {
  public:
   explicit JsonlDataset(std::vector<Prompt> prompts) : prompts_(std::move(prompts)) {}
   Prompt Get(uint64_t index) const override { return prompts_[index % prompts_.size()]; }
+  std::optional<uint64_t> size() const override { return prompts_.size(); }
 
  private:
   const std::vector<Prompt> prompts_;

@@ -42,11 +42,20 @@ class LoopMonitor::Impl : public std::enable_shared_from_this<Impl> {
   }
 
  private:
+  // Also for the ticks that were due meanwhile: a stall is as long for each of them as for what
+  // arrives at its time.
+  void Note(SteadyClock::duration lag) {
+    do {
+      load_.lags.push_back(Seconds(lag));
+      lag -= kTick;
+    } while (lag > lag.zero());
+  }
+
   void Wait() {
     timer_.expires_after(kTick);
     timer_.async_wait([self = shared_from_this()](boost::system::error_code ec) {
       if (ec || !self->is_running_) return;
-      self->load_.lags.push_back(Seconds(SteadyClock::now() - self->timer_.expiry()));
+      self->Note(SteadyClock::now() - self->timer_.expiry());
       self->Wait();
     });
   }

@@ -19,7 +19,8 @@ struct GeneratorLoad {
 };
 
 // Wants to be called every 5 ms by the event loop and notes how late it is: a chunk that arrives
-// meanwhile is stamped as late as that. Start and Stop on the loop's thread.
+// meanwhile is stamped as late as that. A stall counts for each 5 ms of it. Start and Stop on the
+// loop's thread.
 class LoopMonitor {
  public:
   explicit LoopMonitor(boost::asio::io_context& io);

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <string>
 
+#include "common/file_limit.h"
 #include "loadtest/flags.h"
 #include "loadtest/measurement.h"
 #include "loadtest/report.h"
@@ -45,6 +46,8 @@ bool WriteReports(const Session& session) {
 int main(int argc, char** argv) {
   Config config;
   if (const auto code = weightless::loadtest::ReadFlags(argc, argv, config)) return *code;
+  const absl::Status fits = config.ValidateFileLimit(weightless::RaiseFileLimit());
+  if (!fits.ok()) return Fail(std::string(fits.message()), 2);
   for (const std::string& path : {config.json_file, config.csv_file, config.html_file}) {
     if (!CanWrite(path)) return Fail("cannot write " + path, 2);
   }

@@ -8,6 +8,7 @@
 #include "common/concat.h"
 #include "common/status.h"
 #include "loadtest/arrivals.h"
+#include "loadtest/interrupt.h"
 #include "loadtest/progress.h"
 #include "loadtest/prompts.h"
 #include "loadtest/target.h"
@@ -16,7 +17,11 @@ namespace weightless::loadtest {
 namespace {
 
 // Prompts of different runs are different, so that no run finds those of another in a prefix cache.
+// A dataset without an end has so many for each run, the same whatever other runs sent.
 constexpr uint64_t kPromptsPerRun = uint64_t{1} << 32;
+
+// The random stream that says who is asked first; those below are the prompts'.
+constexpr uint64_t kOrderStream = uint64_t{1} << 42;
 
 // One point of a sweep, or the only run.
 struct Point {
@@ -91,10 +96,13 @@ class Measurement {
     session_.load = LoadText(config_);
     session_.prompts = prompts_->description;
     const std::vector<Point> points = Points(config_);
-    for (size_t i = 0; i < points.size() && !session_.was_interrupted; ++i) {
+    CatchInterrupts();
+    for (size_t i = 0; i < points.size() && !IsInterrupted(); ++i) {
       RETURN_IF_ERROR(WarmUp(points[i], i));
-      if (!session_.was_interrupted) RunPoint(points[i], i);
+      if (!IsInterrupted()) RunPoint(points[i], i);
     }
+    session_.was_interrupted = IsInterrupted();
+    NoteRepeatedPrompts();
     return std::move(session_);
   }
 
@@ -106,12 +114,25 @@ class Measurement {
     return runner_.AddTarget(url, config_.tls);
   }
 
-  // Everything of a plan but when requests are sent. Prompts are numbered from `first_prompt`.
-  RunPlan MakePlan(int max_in_flight, uint64_t num_requests, uint64_t first_prompt) {
+  // A dataset that ends is used from its start to its end, over all runs.
+  uint64_t FirstPrompt(uint64_t run_idx) const {
+    return prompts_->dataset->size() ? num_prompts_sent_ : run_idx * kPromptsPerRun;
+  }
+
+  void NoteRepeatedPrompts() {
+    const std::optional<uint64_t> size = prompts_->dataset->size();
+    if (!size || num_prompts_sent_ <= *size) return;
+    session_.prompts += Concat("; its ", *size, " prompts were too few for ", num_prompts_sent_,
+                               ", warm-up included: some were sent more than once");
+  }
+
+  // Everything of a plan but when requests are sent. `run_idx` counts warm-ups, too.
+  RunPlan MakePlan(int max_in_flight, uint64_t num_requests, uint64_t run_idx) {
+    const uint64_t first_prompt = FirstPrompt(run_idx);
     RunPlan plan;
     plan.max_in_flight = max_in_flight;
     plan.timeout = absl::Seconds(config_.timeout_seconds);
-    plan.stops_on_signals = true;
+    plan.stops_on_interrupt = true;
     plan.keeps_text = config_.saves_detailed;
     plan.next_request = NextRequest(num_requests);
     plan.format_request = [this, first_prompt](const PlannedRequest& request, Record& record) {
@@ -138,8 +159,9 @@ class Measurement {
       if (state->second[stream]) return std::exchange(state->second[stream], std::nullopt);
       if (state->next >= num_requests) return std::nullopt;
       PlannedRequest request{.prompt_idx = state->next++};
+      ++num_prompts_sent_;
       if (is_pair) {
-        request.target = Random(config_.seed, request.prompt_idx).Below(2);
+        request.target = Random(config_.seed, kOrderStream + request.prompt_idx).Below(2);
         state->second[stream] = PlannedRequest{request.prompt_idx, 1 - request.target};
       }
       return request;
@@ -153,10 +175,9 @@ class Measurement {
                                                  : point.max_in_flight;
     if (num_requests == 0) return absl::OkStatus();
     const int streams = point.max_in_flight > 0 ? std::min(point.max_in_flight, num_requests) : 1;
-    RunPlan plan = MakePlan(streams, static_cast<uint64_t>(num_requests),
-                            (2 * point_idx + 1) * kPromptsPerRun);
+    const RunPlan plan = MakePlan(streams, static_cast<uint64_t>(num_requests), 2 * point_idx + 1);
     const RunResult result = runner_.Run(plan);
-    session_.was_interrupted = result.was_interrupted;
+    if (result.was_interrupted) return absl::OkStatus();
     for (size_t target = 0; target < targets_.size(); ++target) {
       const Record* failure = nullptr;
       bool has_success = false;
@@ -175,7 +196,7 @@ class Measurement {
 
   void RunPoint(const Point& point, size_t point_idx) {
     const uint64_t num_requests = NumRequests(point);
-    RunPlan plan = MakePlan(point.max_in_flight, num_requests, 2 * point_idx * kPromptsPerRun);
+    RunPlan plan = MakePlan(point.max_in_flight, num_requests, 2 * point_idx);
     plan.duration_seconds = config_.duration_seconds;
     plan.ramp_up_seconds = config_.ramp_up_seconds;
     if (point.arrivals.is_open_loop()) {
@@ -191,13 +212,15 @@ class Measurement {
     plan.on_progress = [&progress](const LiveStats& stats) { progress.Show(stats); };
     std::vector<std::optional<ServerCounts>> before;
     for (Target& target : targets_) before.push_back(target.Scrape());
+    if (IsInterrupted()) return;
     auto result = std::make_shared<const RunResult>(runner_.Run(plan));
     progress.Finish();
-    session_.was_interrupted = result->was_interrupted;
     for (size_t target = 0; target < targets_.size(); ++target) {
       AddReport(point, result, target, before[target]);
     }
-    if (targets_.size() == 2) session_.comparison = Compare(result->records, config_.seed);
+    if (targets_.size() < 2) return;
+    progress.Say("comparing the two servers");
+    session_.comparison = Compare(result->records, config_.seed);
   }
 
   uint64_t NumRequests(const Point& point) const {
@@ -226,6 +249,7 @@ class Measurement {
                             .limits = config_.audit,
                             .is_open_loop = point.arrivals.is_open_loop(),
                             .server = server,
+                            .had_server = before.has_value(),
                             .no_server_reason = targets_[target].no_metrics_reason()});
     }
     session_.reports.push_back(std::move(report));
@@ -236,7 +260,16 @@ class Measurement {
   std::vector<Target> targets_;
   std::unique_ptr<PromptSource> prompts_;
   Runner runner_;
+  uint64_t num_prompts_sent_ = 0;
 };
+
+// Streams that ended without their end, when none completed: the audit's finding says more than
+// that nothing was measured.
+bool HasBadStream(const Report& report) {
+  return std::any_of(report.audit.begin(), report.audit.end(), [](const AuditCheck& check) {
+    return std::string_view(check.name) == "streams" && check.verdict == Verdict::kFailed;
+  });
+}
 
 }  // namespace
 
@@ -245,7 +278,7 @@ absl::StatusOr<Session> Measure(const Config& config) { return Measurement(confi
 int ExitCode(const Session& session) {
   if (session.was_interrupted) return 130;
   for (const Report& report : session.reports) {
-    if (report.summary.completed == 0) return 1;
+    if (report.summary.completed == 0 && !HasBadStream(report)) return 1;
   }
   const bool has_failure =
       std::any_of(session.reports.begin(), session.reports.end(),

@@ -71,6 +71,10 @@ void Progress::Show(const LiveStats& stats) {
   }
 }
 
+void Progress::Say(const std::string& text) const {
+  if (is_on_) std::fprintf(stderr, "%s\n", text.c_str());
+}
+
 void Progress::Finish() {
   if (has_line_) std::fputc('\n', stderr);
   has_line_ = false;

@@ -19,6 +19,8 @@ class Progress {
   void Show(const LiveStats& stats);
   // Ends the line.
   void Finish();
+  // A line of its own, for what takes long after the run.
+  void Say(const std::string& text) const;
 
   // The text for `stats`, given what was shown before: rates are those since then.
   std::string Line(const LiveStats& stats);

@@ -52,6 +52,8 @@ struct Record {
   int num_content_after_finish = 0;
   int num_events_after_done = 0;
   bool has_done = false;
+  bool ended_with_neither = false;  // events, then the end of the response: no reason, no [DONE]
+  bool found_no_socket = false;     // this machine had no file or port for the connection
   bool has_token_ids = false;
   uint64_t num_token_ids = 0;
   std::string text;  // only when the run keeps it

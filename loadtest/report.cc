@@ -37,6 +37,13 @@ const char* VerdictName(Verdict verdict) {
   return "skipped";
 }
 
+std::string UnsentNote(const Summary& summary) {
+  if (summary.unsent == 0) return "";
+  return Concat(summary.unsent, summary.unsent == 1 ? " request was" : " requests were",
+                " due, but not sent before the end; TTFT* and E2E* lack ",
+                summary.unsent == 1 ? "it" : "them");
+}
+
 std::string FirstFailure(const Report& report) {
   for (const Record& record : report.result->records) {
     if (record.target == report.target && record.outcome == Outcome::kFailed) {

@@ -49,7 +49,8 @@ std::string TableReport(const Session& session);
 // key.
 std::string JsonReport(const Session& session);
 
-// One line for each request, times in ms since the start of its run.
+// One line for each request, times in ms since the start of its run; the outcome of one that was
+// due, but never sent, is "unsent".
 std::string CsvReport(const Session& session);
 
 // One page that needs nothing else: tables, distributions, timelines, and for several runs the
@@ -67,6 +68,9 @@ std::vector<LatencyRow> LatencyRows(bool is_open_loop);
 
 // "passed", "failed" or "skipped".
 const char* VerdictName(Verdict verdict);
+
+// "9 requests were due, but not sent before the end; TTFT* and E2E* lack them"; empty: none were.
+std::string UnsentNote(const Summary& summary);
 
 // "request 7: HTTP 503: overloaded" of the first request that failed; empty when none did.
 std::string FirstFailure(const Report& report);

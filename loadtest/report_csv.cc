@@ -44,6 +44,13 @@ std::string Line(const Report& report, const Record& record) {
       Milliseconds(latencies.e2e), Escaped(record.error));
 }
 
+// Of a request that was due, but never sent: its intended time is all there is.
+std::string UnsentLine(const Report& report, SteadyTime intended) {
+  return absl::StrFormat("%s,,unsent,,,,,,,%s,,,,,,,,not sent before the end\n",
+                         Escaped(report.name),
+                         Milliseconds(Seconds(intended - report.result->started)));
+}
+
 }  // namespace
 
 std::string CsvReport(const Session& session) {
@@ -54,6 +61,7 @@ std::string CsvReport(const Session& session) {
     for (const Record& record : report.result->records) {
       if (record.target == report.target) out += Line(report, record);
     }
+    for (const SteadyTime intended : report.result->unsent) out += UnsentLine(report, intended);
   }
   return out;
 }

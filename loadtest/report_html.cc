@@ -58,6 +58,7 @@ std::string Cards(const Session& session, const Summary& s) {
   out += Card(absl::StrFormat("%.3f ms", s.tpot.p50 * 1e3), "TPOT p50");
   out += Card(absl::StrFormat("%d", s.completed), "completed");
   if (s.failed > 0) out += Card(absl::StrFormat("%d", s.failed), "failed");
+  if (s.unsent > 0) out += Card(absl::StrFormat("%d", s.unsent), "never sent");
   if (s.cancelled > 0) out += Card(absl::StrFormat("%d", s.cancelled), "cancelled");
   out += Card(absl::StrFormat("%.2f s", s.duration_seconds), "duration");
   return out + "</div>\n";
@@ -226,10 +227,12 @@ std::string ComparisonSection(const Session& session) {
 
 std::string ReportSection(const Session& session, const Report& report) {
   const std::string failure = FirstFailure(report);
+  const std::string unsent = UnsentNote(report.summary);
   return Concat(
       "<section>\n<h2>", HtmlEscape(report.name), session.was_interrupted ? " (interrupted)" : "",
       "</h2>\n", Cards(session, report.summary),
       failure.empty() ? "" : Concat("<p class=\"failed\">", HtmlEscape(failure), "</p>\n"),
+      unsent.empty() ? "" : Concat("<p>", HtmlEscape(unsent), "</p>\n"),
       LatencyTable(report.summary, report.is_open_loop), AuditTable(report.audit),
       Distributions(report), TimelineCharts(report), "</section>\n");
 }

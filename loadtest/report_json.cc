@@ -78,6 +78,9 @@ json::object OwnObject(const Session& session, const Report& report) {
   }
   definitions["percentiles"] = "of the exact sample, linear between the nearest ranks";
   definitions["itl"] = "in the keys of vLLM: chunk_gap";
+  definitions["unsent"] =
+      "open loop: requests due, but not sent before the end; ttft_intended and e2e_intended lack "
+      "them";
   const GeneratorLoad& load = report.result->load;
   return {{"name", report.name},
           {"url", report.url},
@@ -86,6 +89,7 @@ json::object OwnObject(const Session& session, const Report& report) {
           {"seed", session.config.seed},
           {"was_interrupted", session.was_interrupted},
           {"cancelled", s.cancelled},
+          {"unsent", s.unsent},
           {"chunks", s.chunks},
           {"cached_input_tokens", s.cached_tokens},
           {"tokens_counted_by", s.token_source},

@@ -89,6 +89,9 @@ std::string TableReport(const Session& session) {
     if (const std::string failure = FirstFailure(report); !failure.empty()) {
       out += Concat("first failure     ", failure, "\n");
     }
+    if (report.summary.unsent > 0) {
+      out += Concat("never sent        ", UnsentNote(report.summary), "\n");
+    }
     out += Latencies(report.summary, report.is_open_loop);
     out += AuditLines(report.audit);
   }

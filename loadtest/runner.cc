@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <csignal>
-#include <cstdlib>
 #include <utility>
 
 #include "common/check.h"
+#include "loadtest/interrupt.h"
 #include "loadtest/stream_reader.h"
 
 namespace weightless::loadtest {
@@ -18,8 +16,7 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 constexpr auto kProgressInterval = std::chrono::milliseconds(200);
-constexpr int kInterruptedExitCode = 130;
-constexpr auto kSameSignal = std::chrono::milliseconds(500);  // timeout(1) sends its signal twice
+constexpr auto kInterruptInterval = std::chrono::milliseconds(20);
 
 // One use of Runner::Run: everything happens on the thread that runs `io`.
 class Execution {
@@ -30,21 +27,17 @@ class Execution {
         targets_(targets),
         plan_(plan),
         monitor_(io),
-        signals_(io),
         arrival_timer_(io),
         deadline_timer_(io),
+        interrupt_timer_(io),
         progress_timer_(io) {}
 
   RunResult Run() {
     io_.restart();
-    if (plan_.stops_on_signals) {
-      signals_.add(SIGINT);
-      signals_.add(SIGTERM);
-      WaitForSignal();
-    }
     result_.started = SteadyClock::now();
     monitor_.Start();
     if (plan_.duration_seconds) StopSendingAfter(*plan_.duration_seconds);
+    if (plan_.stops_on_interrupt) AwaitInterrupt();
     if (plan_.on_progress) ReportProgress();
     if (plan_.next_arrival) {
       AwaitArrival();
@@ -81,27 +74,44 @@ class Execution {
     const std::optional<PlannedRequest> request =
         is_sending_ ? plan_.next_request(slot) : std::nullopt;
     if (request) {
-      Send(*request, static_cast<size_t>(slot), SteadyClock::now());
-    } else {
-      FinishIfIdle();
+      return Send(*request, static_cast<size_t>(slot), SteadyClock::now());
     }
+    CancelRamp();  // nothing is left for those streams, either
+    FinishIfIdle();
+  }
+
+  void CancelRamp() {
+    for (asio::steady_timer& timer : ramp_timers_) timer.cancel();
   }
 
   // --- open loop
 
-  void AwaitArrival() {
-    const std::optional<double> offset = is_sending_ ? plan_.next_arrival() : std::nullopt;
+  void DrawArrival() {
+    const std::optional<double> offset = plan_.next_arrival();
     has_arrivals_ = offset.has_value();
+    if (offset) next_arrival_ = result_.started + FromSeconds(*offset);
+  }
+
+  void AwaitArrival() {
+    DrawArrival();
     if (!has_arrivals_) return FinishIfIdle();
-    const SteadyTime intended = result_.started + FromSeconds(*offset);
-    arrival_timer_.expires_at(intended);
-    arrival_timer_.async_wait([this, intended](error_code ec) {
-      if (!ec && is_sending_) {
-        waiting_.push_back(intended);
-        SendWaiting(false);
-      }
-      AwaitArrival();
+    arrival_timer_.expires_at(next_arrival_);
+    arrival_timer_.async_wait([this](error_code ec) {
+      if (ec || !is_sending_) return;
+      waiting_.push_back(next_arrival_);
+      SendWaiting(false);
+      if (is_sending_) AwaitArrival();
     });
+  }
+
+  // What is due by now and will not be sent, also what the event loop has not come to.
+  void KeepUnsent() {
+    for (const SteadyTime now = SteadyClock::now(); has_arrivals_ && next_arrival_ <= now;) {
+      waiting_.push_back(next_arrival_);
+      DrawArrival();
+    }
+    result_.unsent = std::exchange(waiting_, {});
+    has_arrivals_ = false;
   }
 
   // Sends what is due as far as slots allow. What had to wait for a slot says nothing about the
@@ -109,9 +119,9 @@ class Execution {
   void SendWaiting(bool waited_for_slot) {
     while (!waiting_.empty() && HasRoom()) {
       const SteadyTime intended = waiting_.front();
-      waiting_.pop_front();
       const std::optional<PlannedRequest> request = plan_.next_request(0);
       if (!request) return StopSending();
+      waiting_.pop_front();
       if (!waited_for_slot && waiting_.empty()) {
         send_delays_.push_back(Seconds(SteadyClock::now() - intended));
       }
@@ -174,26 +184,20 @@ class Execution {
   }
 
   void StopSending() {
-    is_sending_ = false;
-    has_arrivals_ = false;
-    waiting_.clear();
+    if (std::exchange(is_sending_, false)) KeepUnsent();
     arrival_timer_.cancel();
-    for (asio::steady_timer& timer : ramp_timers_) timer.cancel();
+    CancelRamp();
     FinishIfIdle();
   }
 
-  void WaitForSignal() {
-    signals_.async_wait([this](error_code ec, int) {
+  void AwaitInterrupt() {
+    interrupt_timer_.expires_after(kInterruptInterval);
+    interrupt_timer_.async_wait([this](error_code ec) {
       if (ec || is_finished_) return;
-      if (!result_.was_interrupted) {
-        result_.was_interrupted = true;
-        interrupted_at_ = SteadyClock::now();
-        StopSending();
-        for (const auto& target : targets_) target->CancelAll();
-      } else if (SteadyClock::now() - interrupted_at_ > kSameSignal) {
-        std::_Exit(kInterruptedExitCode);
-      }
-      if (!is_finished_) WaitForSignal();
+      if (!IsInterrupted()) return AwaitInterrupt();
+      result_.was_interrupted = true;
+      StopSending();
+      for (const auto& target : targets_) target->CancelAll();
     });
   }
 
@@ -224,9 +228,9 @@ class Execution {
     result_.load = monitor_.Stop();
     result_.load.send_delays = std::move(send_delays_);
     if (plan_.on_progress) TellProgress();
-    signals_.cancel();
     arrival_timer_.cancel();
     deadline_timer_.cancel();
+    interrupt_timer_.cancel();
     progress_timer_.cancel();
   }
 
@@ -234,15 +238,15 @@ class Execution {
   std::vector<std::unique_ptr<HttpClient>>& targets_;
   const RunPlan& plan_;
   RunResult result_;
-  SteadyTime interrupted_at_;
   LoopMonitor monitor_;
-  asio::signal_set signals_;
   asio::steady_timer arrival_timer_;
   asio::steady_timer deadline_timer_;
+  asio::steady_timer interrupt_timer_;
   asio::steady_timer progress_timer_;
   std::vector<asio::steady_timer> ramp_timers_;
   std::vector<std::unique_ptr<StreamReader>> readers_;  // by slot
   std::vector<size_t> free_slots_;                      // open loop
+  SteadyTime next_arrival_;                             // open loop, while has_arrivals_
   std::deque<SteadyTime> waiting_;                      // due, but no slot is free
   std::vector<double> send_delays_;
   std::vector<double> recent_ttfts_;

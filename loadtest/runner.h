@@ -37,8 +37,8 @@ struct RunPlan {
   double ramp_up_seconds = 0;              // closed loop: starts the streams spread over this time
   std::optional<double> duration_seconds;  // nothing is sent after it
   absl::Duration timeout = absl::Minutes(10);
-  bool stops_on_signals = false;  // SIGINT, SIGTERM
-  bool keeps_text = false;        // in the records
+  bool stops_on_interrupt = false;  // ends with what there is, once IsInterrupted
+  bool keeps_text = false;          // in the records
 
   // Offsets of an open loop, in seconds; unset: closed loop.
   std::function<std::optional<double>()> next_arrival;
@@ -50,16 +50,15 @@ struct RunPlan {
 };
 
 struct RunResult {
-  std::deque<Record> records;  // in the order of sending
+  std::deque<Record> records;     // in the order of sending
+  std::deque<SteadyTime> unsent;  // open loop: intended times that had come when the sending ended
   SteadyTime started;
   SteadyTime ended;
   bool was_interrupted = false;
   GeneratorLoad load;
 };
 
-// Runs the plan against the targets and returns when every request has
-// ended. The first signal ends the run with what there is, another one half a second later the
-// process.
+// Runs the plan against the targets and returns when every request has ended.
 class Runner {
  public:
   Runner();

@@ -63,6 +63,15 @@ void StreamReader::Fail(std::string message) {
   if (record_.error.empty()) record_.error = std::move(message);
 }
 
+// An end in order that is none of a stream: its events stop without a word.
+void StreamReader::OnUnfinished() {
+  record_.ended_with_neither =
+      record_.error.empty() &&
+      (record_.first_chunk.has_value() || head_.content_type.starts_with("text/event-stream"));
+  Fail(Concat("the stream ended without a finish reason and without [DONE] (Content-Type ",
+              Excerpt(head_.content_type), ")"));
+}
+
 void StreamReader::OnEnd(const ExchangeEnd& end) {
   if (end.status.ok()) {
     sse_.FeedEnd([this, &end](std::string_view data) { OnData(data, end.ended); });
@@ -75,9 +84,9 @@ void StreamReader::OnEnd(const ExchangeEnd& end) {
   } else if (head_.status != 200) {
     Fail(RefusalText(head_, error_body_));
   } else if (!record_.has_done && record_.num_finish_reasons == 0) {
-    Fail(Concat("the stream ended without a finish reason and without [DONE] (Content-Type ",
-                Excerpt(head_.content_type), ")"));
+    OnUnfinished();
   }
+  record_.found_no_socket = end.status.code() == absl::StatusCode::kResourceExhausted;
   const bool was_cancelled = end.status.code() == absl::StatusCode::kCancelled;
   record_.outcome = was_cancelled           ? Outcome::kCancelled
                     : record_.error.empty() ? Outcome::kCompleted

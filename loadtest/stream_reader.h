@@ -30,6 +30,7 @@ class StreamReader : public ResponseHandler {
  private:
   void OnData(std::string_view data, SteadyTime when);
   void OnChunk(const Chunk& chunk, SteadyTime when);
+  void OnUnfinished();
   void Fail(std::string message);
 
   Record& record_;

@@ -124,6 +124,7 @@ Samples Collect(const std::deque<Record>& records, size_t target) {
 Summary Summarize(const RunResult& result, size_t target, const Samples& samples, const Slo& slo) {
   Summary out;
   out.duration_seconds = Seconds(result.ended - result.started);
+  out.unsent = result.unsent.size();
   for (const Record& record : result.records) {
     if (record.target != target) continue;
     if (record.outcome == Outcome::kFailed) ++out.failed;

@@ -38,6 +38,7 @@ struct Summary {
   uint64_t completed = 0;
   uint64_t failed = 0;
   uint64_t cancelled = 0;
+  uint64_t unsent = 0;        // open loop: due, but not sent before the end; in no latency
   uint64_t input_tokens = 0;  // of completed requests, like all that follows
   uint64_t output_tokens = 0;
   uint64_t cached_tokens = 0;

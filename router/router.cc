@@ -74,15 +74,22 @@ EngineConfig MakeEngineConfig(const RouterConfig& config) {
   return engine;
 }
 
-// Fewer connections than were asked for, with a warning, when the process may not open so many
-// files.
-int FittingConnections(int max_connections, int64_t file_limit) {
+// Fewer connections than were asked for, with a warning, when the limit of open files is too low.
+HttpOptions FitToFiles(HttpOptions options, int64_t file_limit) {
   constexpr int64_t kOtherFiles = 320;  // workers, the metrics listener, logs
   const int64_t room = std::max(file_limit - kOtherFiles, file_limit / 2);
-  if (file_limit <= 0 || max_connections <= room) return max_connections;
-  LogWarning("fewer_connections",
-             {{"max_connections", max_connections}, {"file_limit", file_limit}, {"used", room}});
-  return static_cast<int>(room);
+  if (file_limit <= 0 || options.max_connections <= room) return options;
+  LogWarning(
+      "fewer_connections",
+      {{"max_connections", options.max_connections}, {"file_limit", file_limit}, {"used", room}});
+  options.max_connections = static_cast<int>(room);
+  return options;
+}
+
+HttpOptions MetricsOptions(HttpOptions options) {
+  options.num_threads = 1;
+  options.max_connections = std::min(options.max_connections, kMaxMetricsConnections);
+  return options;
 }
 
 void LogConfig(const RouterConfig& config, int64_t file_limit) {

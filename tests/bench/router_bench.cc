@@ -11,7 +11,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,6 +28,7 @@
 #include "absl/time/time.h"
 #include "common/check.h"
 #include "common/concat.h"
+#include "common/file_limit.h"
 
 namespace weightless {
 namespace {
@@ -273,10 +273,7 @@ int main(int argc, char** argv) {
   app.add_option("--min-rate", flags.min_rate, "tokens/s per core that is enough");
   app.add_option("--model", flags.model, "folder with a tokenizer")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
+  weightless::RaiseFileLimit();
   signal(SIGPIPE, SIG_IGN);
   return weightless::Run(flags);
 }

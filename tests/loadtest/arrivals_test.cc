@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "loadtest/stats.h"
 
 namespace weightless::loadtest {
@@ -65,6 +67,39 @@ TEST(ArrivalsTest, RampsGoFromStartToEnd) {
     EXPECT_NEAR(offsets[1] - offsets[0], 1, 0.4);
     EXPECT_NEAR(offsets[199] - offsets[198], 0.01, 0.001);
   }
+}
+
+ArrivalConfig Ramp(RampKind kind, double start, double end, ArrivalKind arrival) {
+  return {.rate = {},
+          .kind = arrival,
+          .ramp = kind,
+          .ramp_start_rate = start,
+          .ramp_end_rate = end,
+          .trace_file = {}};
+}
+
+// As many as the integral of the rate: 60 s from 0.01/s to 20/s, with the first at 0, are 600.3.
+TEST(ArrivalsTest, RampsByTimeSendTheIntegralOfTheRate) {
+  const auto count = [](RampKind kind, double start, double end, ArrivalKind arrival) {
+    return static_cast<double>(Offsets(Ramp(kind, start, end, arrival), {1'000'000, 60.0}).size());
+  };
+  const ArrivalKind constant = ArrivalKind::kConstant;
+  EXPECT_NEAR(count(RampKind::kLinear, 0.01, 20, constant), 600, 2);
+  EXPECT_NEAR(count(RampKind::kLinear, 20, 0.01, constant), 600, 2);
+  EXPECT_NEAR(count(RampKind::kExponential, 0.01, 20, constant), 60 * 19.99 / std::log(2000), 2);
+  EXPECT_NEAR(count(RampKind::kExponential, 20, 0.01, constant), 60 * 19.99 / std::log(2000), 2);
+  EXPECT_NEAR(count(RampKind::kExponential, 5, 5, constant), 300, 2);
+  EXPECT_NEAR(count(RampKind::kLinear, 1, 400, ArrivalKind::kPoisson), 12030, 330);  // 3 sigma
+}
+
+// The rate is a function of the number sent, so the time is the integral of its inverse.
+TEST(ArrivalsTest, RampsByNumberTakeTheIntegralOfTheGap) {
+  const auto end = [](RampKind kind, double start, double stop) {
+    return Offsets(Ramp(kind, start, stop, ArrivalKind::kConstant), {101, {}}).back();
+  };
+  EXPECT_NEAR(end(RampKind::kLinear, 0.1, 10), 100 / 9.9 * std::log(100), 1e-6);
+  EXPECT_NEAR(end(RampKind::kLinear, 10, 0.1), 100 / 9.9 * std::log(100), 1e-6);
+  EXPECT_NEAR(end(RampKind::kExponential, 0.1, 10), (10 - 0.1) * 100 / std::log(100), 1e-6);
 }
 
 TEST(ArrivalsTest, TraceIsReplayed) {

@@ -79,6 +79,11 @@ TEST(FlagsTest, RefusesWhatExcludesEachOther) {
   EXPECT_THAT(ErrorOf({"--compare", "http://a", "http://b", "--request-rate", "1"}),
               HasSubstr("--compare and an open loop"));
   EXPECT_THAT(ErrorOf({"--ramp", "linear:1:2"}), HasSubstr("--num-prompts or --duration"));
+  EXPECT_THAT(ErrorOf({"--compare", "http://a", "http://b", "--metrics-url", "http://a/metrics"}),
+              HasSubstr("--metrics-url names one server, but --compare has two"));
+  Config config;
+  EXPECT_EQ(Read({"--compare", "http://a", "http://b", "--metrics-url", "off"}, config),
+            std::nullopt);
 }
 
 TEST(FlagsTest, RefusesWhatWouldHaveNoEffect) {
@@ -93,6 +98,24 @@ TEST(FlagsTest, RefusesWhatWouldHaveNoEffect) {
   EXPECT_EQ(
       Read({"--sweep", "rate=1,2", "--max-concurrency", "4", "--arrival", "constant"}, config),
       std::nullopt);
+}
+
+TEST(FlagsTest, StreamsFitTheLimitOfOpenFiles) {
+  const auto message = [](std::vector<const char*> arguments, int64_t max_files) {
+    Config config;
+    EXPECT_EQ(Read(std::move(arguments), config), std::nullopt);
+    return std::string(config.ValidateFileLimit(max_files).message());
+  };
+  EXPECT_EQ(message({"--concurrency", "100"}, 140), "");
+  EXPECT_EQ(message({"--concurrency", "100"}, -1), "");
+  EXPECT_EQ(message({"--request-rate", "9"}, 64), "");
+  EXPECT_THAT(message({"--concurrency", "100"}, 139),
+              HasSubstr("--concurrency 100 needs 140 open files, but the limit is 139"));
+  EXPECT_THAT(message({"--concurrency", "100", "--compare", "http://a", "http://b"}, 200),
+              HasSubstr("--concurrency 100 needs 240"));
+  EXPECT_THAT(message({"--sweep", "concurrency=1,100,10"}, 64), HasSubstr("--sweep 100 needs"));
+  EXPECT_THAT(message({"--sweep", "rate=1,2", "--max-concurrency", "100"}, 64),
+              HasSubstr("--max-concurrency 100 needs"));
 }
 
 TEST(UrlTest, ReadsHostsPortsAndPaths) {

@@ -7,8 +7,11 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <csignal>
+#include <set>
 
+#include "common/concat.h"
 #include "common/json.h"
+#include "loadtest/text_file.h"
 #include "tests/loadtest/mock_server.h"
 
 namespace weightless::loadtest {
@@ -104,6 +107,41 @@ TEST(MeasurementTest, OpenLoopShowsTheWaitOfAnOverloadedServer) {
   EXPECT_THAT(TableReport(session), HasSubstr("E2E*"));
 }
 
+// Due at 0, 2, .. 198 ms: one at a time the server takes about ten of them.
+TEST(MeasurementTest, OpenLoopTellsWhatWasDueButNeverSent) {
+  const MockServer server({.ttft_seconds = 0.02});
+  Config config = ConfigFor(server);
+  config.num_prompts.reset();
+  config.duration_seconds = 0.2;
+  config.arrivals.rate = 500;
+  config.arrivals.kind = ArrivalKind::kConstant;
+  config.max_concurrency = 1;
+  const Session session = MustMeasure(config);
+  const uint64_t sent = session.reports[0].result->records.size();
+  EXPECT_LE(sent, 11u);
+  const std::string note = Concat(100 - sent, " requests were due, but not sent before the end");
+  EXPECT_THAT(TableReport(session), HasSubstr(note));
+  EXPECT_THAT(HtmlReport(session), HasSubstr(note));
+  const auto own = ParseJson(JsonReport(session))->at("loadtest").as_object();
+  ASSERT_TRUE(own.contains("unsent"));
+  EXPECT_EQ(own.at("unsent"), 100 - sent);
+  const std::string csv = CsvReport(session);
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 101);
+  EXPECT_THAT(csv, HasSubstr(",unsent,"));
+}
+
+// Streams start each half second, but the first has sent all there is by then.
+TEST(MeasurementTest, RampUpEndsWithThePrompts) {
+  const MockServer server({});
+  Config config = ConfigFor(server);
+  config.concurrency = 4;
+  config.num_prompts = 3;
+  config.ramp_up_seconds = 2;
+  const Session session = MustMeasure(config);
+  EXPECT_EQ(session.reports[0].summary.completed, 3u);
+  EXPECT_LT(session.reports[0].summary.duration_seconds, 0.45);
+}
+
 TEST(MeasurementTest, SweepRunsEachPoint) {
   const MockServer server({.ttft_seconds = 0.002});
   Config config = ConfigFor(server);
@@ -140,6 +178,68 @@ TEST(MeasurementTest, ComparesTwoServersOnTheSamePrompts) {
   std::sort(b.begin(), b.end());
   EXPECT_EQ(a, b);
   EXPECT_THAT(TableReport(session), HasSubstr("B / A over 20 pairs"));
+}
+
+// Else the short prompts would find one server always fresh, the long ones the other.
+TEST(MeasurementTest, ComparesInAnOrderThatDoesNotDependOnThePrompt) {
+  const MockServer a({});
+  const MockServer b({});
+  Config config = ConfigFor(a);
+  config.compare_url = b.url();
+  config.num_prompts = 1000;
+  config.dataset.input_tokens = {10, 100};
+  config.dataset.output_tokens = {1, 1};
+  const Session session = MustMeasure(config);
+  double sums[2] = {};
+  double counts[2] = {};
+  std::vector<bool> was_asked(1000);
+  for (const Record& record : session.reports[0].result->records) {
+    if (was_asked[record.index]) continue;
+    was_asked[record.index] = true;
+    sums[record.target] += static_cast<double>(record.planned_input);
+    ++counts[record.target];
+  }
+  EXPECT_NEAR(counts[0], 500, 50);
+  const double mean_a = sums[0] / counts[0];
+  EXPECT_NEAR(sums[1] / counts[1], mean_a, 0.1 * mean_a);
+}
+
+// A file of eight prompts, and two streams: two prompts warm up.
+Config FileConfigFor(const MockServer& server, const std::string& file) {
+  std::string lines;
+  for (int i = 0; i < 8; ++i) lines += Concat("{\"prompt\": \"prompt ", i, "\"}\n");
+  EXPECT_TRUE(WriteTextFile(file, lines).ok());
+  Config config = ConfigFor(server);
+  config.concurrency = 2;
+  config.warmup = -1;
+  config.dataset.kind = DatasetKind::kJsonl;
+  config.dataset.file = file;
+  return config;
+}
+
+TEST(MeasurementTest, PromptsOfAFileAreNotSentTwiceWhileItLasts) {
+  MockServer server({});
+  const std::string file = ::testing::TempDir() + "loadtest_prompts.jsonl";
+  Config config = FileConfigFor(server, file);
+  config.num_prompts = 4;
+  const Session session = MustMeasure(config);
+  std::remove(file.c_str());
+  server.Stop();
+  const std::vector<std::string>& bodies = server.bodies();
+  EXPECT_EQ(bodies.size(), 6u);
+  EXPECT_EQ(std::set<std::string>(bodies.begin(), bodies.end()).size(), 6u);
+  EXPECT_THAT(session.prompts, Not(HasSubstr("more than once")));
+}
+
+TEST(MeasurementTest, SaysThatAFileIsTooShort) {
+  const MockServer server({});
+  const std::string file = ::testing::TempDir() + "loadtest_few_prompts.jsonl";
+  Config config = FileConfigFor(server, file);
+  config.num_prompts = 7;
+  const Session session = MustMeasure(config);
+  std::remove(file.c_str());
+  EXPECT_THAT(TableReport(session),
+              HasSubstr("its 8 prompts were too few for 9, warm-up included"));
 }
 
 TEST(MeasurementTest, InterruptKeepsWhatHasEnded) {

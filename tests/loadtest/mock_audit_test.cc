@@ -91,6 +91,18 @@ TEST(MockAuditTest, CatchesMissingFinishReason) {
   ExpectCaught(Fault::kMissingFinish, "streams", "ended without a finish_reason");
 }
 
+// Such a stream is cut short for all that its client can tell, so it fails, too.
+TEST(MockAuditTest, CatchesStreamsThatEndWithNeither) {
+  for (const int fault_every : {5, 1}) {
+    const MockServer server({.fault = Fault::kMissingEnd, .fault_every = fault_every});
+    const auto session = Measure(ConfigFor(server));
+    ASSERT_TRUE(session.ok()) << session.status();
+    EXPECT_EQ(session->reports.front().summary.failed, 20u / static_cast<unsigned>(fault_every));
+    EXPECT_THAT(CheckNamed(*session, "streams").detail, HasSubstr("neither [DONE] nor a finish"));
+    EXPECT_EQ(ExitCode(*session), 3);
+  }
+}
+
 TEST(MockAuditTest, CatchesContentAfterTheEnd) {
   ExpectCaught(Fault::kContentAfterFinish, "streams", "content after its finish_reason");
 }
@@ -129,13 +141,25 @@ TEST(MockAuditTest, CountsBrokenStreamsErrorsAndRefusalsAsFailed) {
 }
 
 TEST(MockAuditTest, SaysWhyServerCountsWereNotChecked) {
-  const MockServer server({.has_metrics = false});
+  const MockServer server({.max_scrapes = 0});
   const auto session = Measure(ConfigFor(server));
   ASSERT_TRUE(session.ok()) << session.status();
   const AuditCheck check = CheckNamed(*session, "server counts");
   EXPECT_EQ(check.verdict, Verdict::kSkipped);
   EXPECT_THAT(check.detail, HasSubstr("HTTP 404"));
   EXPECT_EQ(ExitCode(*session), 0);
+}
+
+TEST(MockAuditTest, FailsMetricsThatWereThereBeforeTheRunOnly) {
+  const MockServer server({.max_scrapes = 1});
+  const auto session = Measure(ConfigFor(server));
+  ASSERT_TRUE(session.ok()) << session.status();
+  for (const char* name : {"server counts", "server TTFT"}) {
+    const AuditCheck check = CheckNamed(*session, name);
+    EXPECT_EQ(check.verdict, Verdict::kFailed);
+    EXPECT_THAT(check.detail, HasSubstr("before the run, not after it: no metrics: /metrics"));
+  }
+  EXPECT_EQ(ExitCode(*session), 3);
 }
 
 TEST(MockAuditTest, FailsAGeneratorThatIsLate) {

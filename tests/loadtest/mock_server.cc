@@ -18,6 +18,7 @@
 #include <boost/asio/write.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <optional>
 #include <sstream>
@@ -196,8 +197,9 @@ struct MockServer::Impl {
       answer = Plain("200 OK", R"({"data":[{"id":"mock"}]})");
     } else if (head.starts_with("GET /health")) {
       answer = Plain("200 OK", "");
-    } else if (head.starts_with("GET /metrics") && options.has_metrics) {
-      answer = Plain("200 OK", Metrics(counters));
+    } else if (head.starts_with("GET /metrics")) {
+      if (++num_scrapes == options.interrupting_scrape) kill(getpid(), SIGTERM);
+      if (num_scrapes <= options.max_scrapes) answer = Plain("200 OK", Metrics(counters));
     } else if (head.starts_with("POST /tokenize") && options.has_tokenize) {
       const auto text = ParseJson(body)->at("prompt").as_string();
       answer = Plain("200 OK", Concat("{\"count\":", CountWords({text.data(), text.size()}), "}"));
@@ -229,7 +231,7 @@ struct MockServer::Impl {
 
   std::string End(Fault fault, size_t prompt_tokens, size_t tokens) const {
     std::string out;
-    if (fault != Fault::kMissingFinish) {
+    if (fault != Fault::kMissingFinish && fault != Fault::kMissingEnd) {
       out += HttpChunk(R"({"choices":[{"index":0,"delta":{},"finish_reason":"length"}]})");
     }
     if (fault == Fault::kContentAfterFinish) out += Content("late", 0);
@@ -239,7 +241,7 @@ struct MockServer::Impl {
                               R"(,"completion_tokens":)", told, R"(,"total_tokens":)",
                               prompt_tokens + told, "}}"));
     }
-    if (fault != Fault::kMissingDone) out += HttpChunk("[DONE]");
+    if (fault != Fault::kMissingDone && fault != Fault::kMissingEnd) out += HttpChunk("[DONE]");
     return out + "0\r\n\r\n";
   }
 
@@ -329,6 +331,7 @@ struct MockServer::Impl {
   MockTimes times;
   std::vector<std::string> bodies;
   int num_requests = 0;
+  int num_scrapes = 0;
 };
 
 MockServer::MockServer(MockOptions options) : impl_(std::make_unique<Impl>(options)) {}

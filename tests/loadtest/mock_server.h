@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ enum class Fault {
   kMissingUsage,
   kMissingDone,     // no [DONE]
   kMissingFinish,   // no finish_reason
+  kMissingEnd,      // neither, though the response ends in order
   kDuplicateChunk,  // one chunk with content is sent twice
   kLateFirstByte,   // 300 ms later than the server's own TTFT metric says
   kWrongMetric,     // output tokens in /metrics: one too few for each request
@@ -37,7 +39,9 @@ struct MockOptions {
   int tokens_per_chunk = 1;
   bool sends_token_ids = false;
   bool has_tokenize = true;  // one token for each word
-  bool has_metrics = true;
+  // /metrics answers so many times, then 404.
+  int max_scrapes = std::numeric_limits<int>::max();
+  int interrupting_scrape = 0;  // before this one is answered, the process gets SIGTERM; 0: none
   Fault fault = Fault::kNone;
   int fault_every = 1;  // every so many requests has the fault, the first of them included
   bool has_witness = false;

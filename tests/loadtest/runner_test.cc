@@ -1,10 +1,14 @@
 #include "loadtest/runner.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <thread>
+#include <utility>
 
 #include "common/concat.h"
+#include "loadtest/audit.h"
 #include "tests/loadtest/mock_server.h"
 
 namespace weightless::loadtest {
@@ -35,6 +39,35 @@ TEST(RunnerTest, EndsThoughATickIsDueWithTheLastAnswer) {
   for (const Record& record : result.records) {
     EXPECT_EQ(record.outcome, Outcome::kCompleted) << record.error;
   }
+}
+
+// The process may open no file when the request wants its connection.
+TEST(RunnerTest, ConnectionWithoutAFileIsTheFaultOfTheGenerator) {
+  const MockServer server({});
+  Runner runner;
+  ASSERT_TRUE(runner.AddTarget(server.url(), {}).ok());
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  RunPlan plan;
+  plan.next_request = [&limit, is_asked = false](int) mutable -> std::optional<PlannedRequest> {
+    if (std::exchange(is_asked, true)) return std::nullopt;
+    const rlimit none{.rlim_cur = 3, .rlim_max = limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+    return PlannedRequest{};
+  };
+  plan.format_request = [](const PlannedRequest&, Record&) { return "GET / HTTP/1.1\r\n\r\n"; };
+  const RunResult result = runner.Run(plan);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  ASSERT_EQ(result.records.size(), 1u);
+  EXPECT_THAT(result.records[0].error, ::testing::HasSubstr("Too many open files"));
+  const AuditCheck check = Audit({.result = result,
+                                  .summary = {},
+                                  .limits = {.loop_lag_seconds = 10, .cpu_share = 2},
+                                  .server = {},
+                                  .no_server_reason = ""})
+                               .front();
+  EXPECT_EQ(check.verdict, Verdict::kFailed);
+  EXPECT_THAT(check.detail, ::testing::HasSubstr("1 connection found no file or port"));
 }
 
 }  // namespace
