@@ -80,7 +80,7 @@ class WorkerProgramTest(unittest.TestCase):
         whole = TINY_GGUF.read_bytes()
         for size, message in (
             (4, "version at byte 4 needs 4 bytes"),
-            (5000, 'array "tokenizer.ggml.tokens" of 4096 strings exceeds the'),
+            (5000, 'metadata "tokenizer.ggml.tokens": array of 4096 strings exceeds the'),
             (len(whole) // 2, 'tensor "blk.3.ffn_gate.weight" lies at offset'),
             (len(whole) - 1, 'tensor "output_norm.weight" lies at offset'),
         ):
