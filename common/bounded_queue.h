@@ -45,7 +45,7 @@ class BoundedQueue {
     return std::exchange(items_, {});
   }
 
-  // Drops what meets the condition.
+  // Drops what meets the condition; the others keep their order.
   template <typename Condition>
   void RemoveIf(Condition condition) {
     std::deque<T> removed;  // destroyed without the lock

@@ -16,6 +16,16 @@ std::optional<HostPort> ParseHostPort(std::string_view text) {
   return result;
 }
 
+std::string Bracketed(std::string_view host) {
+  const bool is_v6 = host.find(':') != std::string_view::npos && !host.starts_with('[');
+  return is_v6 ? "[" + std::string(host) + "]" : std::string(host);
+}
+
+std::string Unbracketed(std::string_view host) {
+  const bool has_both = host.starts_with('[') && host.ends_with(']');
+  return std::string(has_both ? host.substr(1, host.size() - 2) : host);
+}
+
 bool IsLoopback(std::string_view host) {
   return host.starts_with("127.") || host == "localhost" || host == "[::1]" || host == "::1";
 }

@@ -17,7 +17,7 @@ struct RopeParams {
   float factor = 1;    // linear scaling: divides w
 };
 
-// Both [num_positions, head_dim / 2], row-major.
+// Both [num_positions, head_dim / 2], row-major; row i is position first_position + i.
 struct HostRopeTable {
   std::vector<float> cos;
   std::vector<float> sin;

@@ -177,7 +177,7 @@ class Measurement {
     const int streams = point.max_in_flight > 0 ? std::min(point.max_in_flight, num_requests) : 1;
     const RunPlan plan = MakePlan(streams, static_cast<uint64_t>(num_requests), 2 * point_idx + 1);
     const RunResult result = runner_.Run(plan);
-    if (result.was_interrupted) return absl::OkStatus();
+    if (IsInterrupted()) return absl::OkStatus();
     for (size_t target = 0; target < targets_.size(); ++target) {
       const Record* failure = nullptr;
       bool has_success = false;

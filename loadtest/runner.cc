@@ -195,7 +195,6 @@ class Execution {
     interrupt_timer_.async_wait([this](error_code ec) {
       if (ec || is_finished_) return;
       if (!IsInterrupted()) return AwaitInterrupt();
-      result_.was_interrupted = true;
       StopSending();
       for (const auto& target : targets_) target->CancelAll();
     });

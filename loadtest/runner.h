@@ -54,7 +54,6 @@ struct RunResult {
   std::deque<SteadyTime> unsent;  // open loop: intended times that had come when the sending ended
   SteadyTime started;
   SteadyTime ended;
-  bool was_interrupted = false;
   GeneratorLoad load;
 };
 

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "common/concat.h"
+#include "common/host_port.h"
 
 namespace weightless::loadtest {
 namespace {
@@ -22,10 +23,7 @@ bool IsPlain(char c) { return c > ' ' && c < 0x7f; }
 
 }  // namespace
 
-std::string Url::Authority() const {
-  if (host.find(':') != std::string::npos) return Concat("[", host, "]:", port);
-  return Concat(host, ":", port);
-}
+std::string Url::Authority() const { return Concat(Bracketed(host), ":", port); }
 
 std::string Url::ToString() const {
   return Concat(is_tls ? "https://" : "http://", Authority(), path);

@@ -71,15 +71,13 @@ absl::Status Admission::CheckFits(const SequenceRequest& sequence) const {
 
 LengthLimit Admission::length_limit() const {
   absl::MutexLock lock(&mutex_);
-  LengthLimit limit = length_limit_;
-  limit.num_ready_tokens = ready_len_;
-  return limit;
+  return length_limit_;
 }
 
 void Admission::SetReady(int num_ready, int64_t ready_len) {
   absl::MutexLock lock(&mutex_);
   num_ready_ = num_ready;
-  ready_len_ = ready_len;
+  length_limit_.num_ready_tokens = ready_len;
 }
 
 void Admission::SetDraining() {
@@ -89,7 +87,9 @@ void Admission::SetDraining() {
 
 void Admission::SetLengthLimit(const LengthLimit& limit) {
   absl::MutexLock lock(&mutex_);
-  if (limit.num_tokens > 0) length_limit_ = limit;
+  if (limit.num_tokens == 0) return;
+  length_limit_.num_tokens = limit.num_tokens;
+  length_limit_.cause = limit.cause;
 }
 
 int Admission::num_queued() const {

@@ -52,7 +52,6 @@ class Admission {
   int num_queued_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, int> num_queued_by_key_ ABSL_GUARDED_BY(mutex_);  // those that have some
   int num_ready_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t ready_len_ ABSL_GUARDED_BY(mutex_) = 0;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   LengthLimit length_limit_ ABSL_GUARDED_BY(mutex_);
 };

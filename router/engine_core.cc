@@ -217,7 +217,7 @@ std::vector<std::unique_ptr<Sequence>> EngineCore::TakeIf(
 
 void EngineCore::End(std::unique_ptr<Sequence> sequence, const absl::Status& status) {
   --num_live_;
-  if (!sequence->num_cached_tokens.has_value()) admission_.Leave(sequence->request.key_id, 1);
+  if (!sequence->was_placed()) admission_.Leave(sequence->request.key_id, 1);
   if (status.ok()) return;
   TokenBatch batch;
   batch.end = EndReason::kError;
@@ -309,7 +309,7 @@ void EngineCore::Place(absl::Time now) {
     std::unique_ptr<Sequence> sequence = queue_.Pop(*head);
     refusal_ = {};
     Sequence& placed = *sequence;
-    const bool is_new = !placed.num_cached_tokens.has_value();
+    const bool is_new = !placed.was_placed();
     replica->scheduler->Admit(std::move(sequence));
     if (!is_new) continue;
     admission_.Leave(placed.request.key_id, 1);

@@ -97,9 +97,9 @@ class EngineCore {
   WaitingQueue queue_;
   uint64_t num_sequences_ = 0;
   int num_live_ = 0;
-  absl::Time next_expiry_ = absl::InfiniteFuture();  // no sequence ends earlier
-  absl::Time ready_len_since_ = absl::InfinitePast();
-  StepOutcome outcome_;  // of the step being committed
+  absl::Time next_expiry_ = absl::InfiniteFuture();    // no sequence ends earlier
+  absl::Time ready_len_since_ = absl::InfinitePast();  // queue_.max_len() is what it is
+  StepOutcome outcome_;                                // of the step being committed
 
   // The head of the queue found no place; it is looked at again when one of these changed.
   struct Refusal {

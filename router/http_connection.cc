@@ -300,7 +300,8 @@ Awaitable<Answer> Connection::Handle() {
 Awaitable<void> Connection::AnswerRequest() {
   const ActiveRequests::Entry entry(shared_.active);
   head_sent_ = false;
-  Answer answer = co_await Handle();  // ends before `entry`: what is not done learns of it
+  Answer answer = co_await Handle();  // gone before `entry`: a Reply that is not done learns that
+                                      // the client left
   body_share_.Release();
   if (const auto* response = std::get_if<HttpResponse>(&answer)) {
     const bool is_sent = co_await Respond(*response);

@@ -57,9 +57,9 @@ absl::StatusOr<int> OutputBudget(std::string_view prompt_field, int64_t prompt_l
                *asked, "; together they exceed ", room));
   }
   if (asked) return static_cast<int>(*asked);
-  const int64_t left_now = limit.num_ready_tokens - prompt_len;
-  const int64_t room_left = left_now >= 1 ? left_now : left;
-  return static_cast<int>(std::min(room_left, otherwise.value_or(room_left)));
+  const int64_t left_on_ready = limit.num_ready_tokens - prompt_len;
+  const int64_t most = left_on_ready >= 1 ? left_on_ready : left;  // else it waits for one away
+  return static_cast<int>(std::min(most, otherwise.value_or(most)));
 }
 
 proto::Sampling MakeSampling(const GenerationOptions& options, const SamplingDefaults& defaults,

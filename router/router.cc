@@ -122,7 +122,9 @@ void WarnIfOpen(const RouterConfig& config) {
   }
 }
 
-std::string Address(const std::string& host, int port) { return Concat(host, ":", port); }
+std::string Address(const std::string& host, int port) {
+  return Concat(Bracketed(host), ":", port);
+}
 
 // What is read from files that may change while the router runs.
 struct Credentials {

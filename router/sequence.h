@@ -67,6 +67,8 @@ struct Sequence {
 
   Residence on;
 
+  // Whether a replica has ever taken it.
+  bool was_placed() const { return num_cached_tokens.has_value(); }
   int num_tokens() const { return static_cast<int>(tokens.size()); }
   int num_output_tokens() const { return num_tokens() - num_prompt_tokens; }
   // Prompt and all the output there may be.

@@ -13,19 +13,17 @@ namespace {
 // this many.
 constexpr size_t kMaxKeys = 4096;
 
-bool NeverRan(const Sequence& sequence) { return !sequence.num_cached_tokens.has_value(); }
-
 }  // namespace
 
 WaitingQueue::Place WaitingQueue::PlaceOf(const Sequence& sequence) {
-  return {sequence.request.priority, NeverRan(sequence), sequence.sequence_id};
+  return {sequence.request.priority, !sequence.was_placed(), sequence.sequence_id};
 }
 
 void WaitingQueue::Push(std::unique_ptr<Sequence> sequence) {
   if (keys_.size() >= kMaxKeys) ForgetIdleKeys();
   Key& key = keys_[sequence->request.key_id];
   const Place place = PlaceOf(*sequence);
-  if (NeverRan(*sequence)) ForgoCredit(key);
+  if (!sequence->was_placed()) ForgoCredit(key);
   sequence->account = key.account;
   key.waiting.emplace(place, std::move(sequence));
   ++size_;
@@ -64,7 +62,7 @@ std::unique_ptr<Sequence> WaitingQueue::Pop(const Sequence& head) {
   std::unique_ptr<Sequence> sequence = std::move(place->second);
   key.waiting.erase(place);
   --size_;
-  if (NeverRan(*sequence)) {
+  if (!sequence->was_placed()) {
     floor_ = std::max(floor_, key.account->used);
     key.account->used += sequence->num_prompt_tokens * FairAccount::kPromptTokenCost;
   }

@@ -29,7 +29,7 @@ struct FairAccount {
 // Owned by the engine thread.
 class WaitingQueue {
  public:
-  // Gives it its account. The id of one that never ran is larger than any before.
+  // Gives it its account. The id of one that was never placed is larger than any before.
   void Push(std::unique_ptr<Sequence> sequence);
 
   // The longest sequence, in tokens, that may go next; 0 at first.
@@ -48,7 +48,7 @@ class WaitingQueue {
   size_t size() const { return size_; }
 
  private:
-  using Place = std::tuple<int, bool, uint64_t>;  // priority, never ran, sequence_id
+  using Place = std::tuple<int, bool, uint64_t>;  // priority, never placed, sequence_id
   struct Key {
     std::shared_ptr<FairAccount> account = std::make_shared<FairAccount>();
     std::map<Place, std::unique_ptr<Sequence>> waiting;

@@ -46,9 +46,7 @@ absl::StatusOr<std::vector<std::string>> LookUp(const DnsName& name) {
                     NI_NUMERICHOST) != 0) {
       continue;
     }
-    const bool is_v6 = one->ai_family == AF_INET6;
-    result.push_back(
-        Concat(is_v6 ? "[" : "", std::string_view(host.data()), is_v6 ? "]:" : ":", name.port));
+    result.push_back(Concat(Bracketed(host.data()), ":", name.port));
   }
   return result;
 }

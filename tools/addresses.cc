@@ -40,8 +40,4 @@ int Connect(const addrinfo& addresses, int timeout_seconds) {
   return -1;
 }
 
-std::string UrlHost(const std::string& host) {
-  return host.find(':') == std::string::npos ? host : Concat("[", host, "]");
-}
-
 }  // namespace weightless::tools

@@ -1,4 +1,4 @@
-// Hosts as addresses that sockets take, and as text in a URL.
+// Hosts as addresses that sockets take.
 #pragma once
 
 #include <memory>
@@ -22,8 +22,5 @@ const addrinfo& ListenAddress(const addrinfo& addresses);
 // A TCP socket connected to the first of them that accepts, or -1. Connecting to each address, and
 // every read and write later, takes `timeout_seconds` at most.
 int Connect(const addrinfo& addresses, int timeout_seconds);
-
-// `host` as it stands in a URL: an IPv6 address in brackets.
-std::string UrlHost(const std::string& host);
 
 }  // namespace weightless::tools

@@ -16,6 +16,7 @@
 
 #include "absl/time/clock.h"
 #include "common/concat.h"
+#include "common/host_port.h"
 #include "proto/health.grpc.pb.h"
 #include "tools/addresses.h"
 
@@ -77,7 +78,7 @@ ProbeResult GetReady(const std::string& host, int port, bool tls) {
   const int fd = addresses.ok() ? Connect(**addresses, kTimeoutSeconds) : -1;
   if (fd < 0) return ProbeResult::kSilent;
   const std::string request =
-      Concat("GET /ready HTTP/1.1\r\nHost: ", UrlHost(host), "\r\nConnection: close\r\n\r\n");
+      Concat("GET /ready HTTP/1.1\r\nHost: ", Bracketed(host), "\r\nConnection: close\r\n\r\n");
   constexpr std::string_view kOk = "HTTP/1.1 200";
   const std::string answer =
       tls ? ExchangeTls(fd, request, kOk.size()) : ExchangePlain(fd, request, kOk.size());

@@ -28,8 +28,7 @@ std::optional<Probe> MakeProbe(std::string_view url, GrpcTls* tls, const std::st
   const std::string_view address = url.substr(end + 3);
   const std::optional<HostPort> parsed = ParseHostPort(address);
   if (!parsed.has_value() || parsed->port < 1) return std::nullopt;
-  std::string host = parsed->host;
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const std::string host = Unbracketed(parsed->host);
   if (scheme == "http") return HttpReadyProbe(host, parsed->port);
   if (scheme == "https") return HttpsReadyProbe(host, parsed->port);
   if (scheme == "grpc") return GrpcHealthProbe(std::string(address), tls, server_name);

@@ -14,6 +14,7 @@
 #include "common/flags.h"
 #include "common/grpc_log.h"
 #include "common/grpc_tls.h"
+#include "common/host_port.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "model/checkpoint.h"
@@ -209,7 +210,7 @@ bool IsChatModel(const model::Checkpoint& checkpoint) {
 
 void PrintReady(const ServeConfig& config, const model::Checkpoint& checkpoint) {
   const std::string url = Concat(HasTls(config) ? "https://" : "http://",
-                                 UrlHost(LocalHost(config.host)), ":", config.port);
+                                 Bracketed(LocalHost(config.host)), ":", config.port);
   const bool is_chat = IsChatModel(checkpoint);
   const std::string key = config.passed.at("api-key-file").empty()
                               ? ""

@@ -35,7 +35,7 @@ int NumThreads(const WorkerConfig& config);
 
 // The backend that device, dtype, kernels and threads ask for; the one place that knows which there
 // are. kInvalidArgument when this build has none for the device, or this processor cannot run the
-// kernels.
+// kernels; kResourceExhausted when the system gives no more threads.
 absl::StatusOr<std::unique_ptr<weightless::kernels::Backend>> MakeBackend(
     const WorkerConfig& config);
 

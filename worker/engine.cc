@@ -54,8 +54,8 @@ absl::StatusOr<KvBlocks> ChooseKvBlocks(const model::ModelConfig& config,
   if (exact.full > 0 && (exact.sliding > 0 || limits.sliding_window == 0)) return exact;
   double share = options.memory_utilization;
   if (share == 0) share = backend.device_kind() == "cpu" ? 0.3 : 0.9;
-  share /= options.workers_on_device;
-  const size_t total = backend.memory_total_bytes();
+  const size_t total =
+      backend.memory_total_bytes() / static_cast<size_t>(options.workers_on_device);
   const double left = total > used_bytes ? static_cast<double>(total - used_bytes) : 0;
   ASSIGN_OR_RETURN(KvBlocks blocks, PlanKvBlocks(config, backend,
                                                  {.num_slots = limits.num_slots,

@@ -41,7 +41,7 @@ struct EngineOptions {
   // KV memory: a share of the device's memory that weights and activations leave, or exact block
   // counts. 0: 0.9, on a CPU, which is shared with everything else, 0.3.
   double memory_utilization = 0;
-  int workers_on_device = 1;       // that share this memory: each takes its part of that share
+  int workers_on_device = 1;       // that share the device: each has its part of the memory
   int64_t num_full_blocks = 0;     // > 0: exactly so many
   int64_t num_sliding_blocks = 0;  // > 0: exactly so many
   std::string model_name = {};     // empty: the checkpoint's

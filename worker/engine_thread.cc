@@ -14,6 +14,13 @@ namespace {
 
 // Between looks at a step that computes, with no plan to launch.
 constexpr absl::Duration kPollInterval = absl::Microseconds(20);
+// The owner's plans, and a few that came after their stream broke.
+constexpr int kQueueCapacity = 2 * kMaxPlansInFlight;
+
+absl::Status QueueIsFull() {
+  return absl::ResourceExhaustedError(
+      Concat("the queue of ", kQueueCapacity, " plans is full, or the worker stops"));
+}
 
 }  // namespace
 
@@ -30,11 +37,7 @@ class EngineThread::Stream {
 };
 
 EngineThread::EngineThread(Engine& engine, WorkerMetrics& metrics)
-    : engine_(engine),
-      metrics_(metrics),
-      // The owner's plans, and a few that came after their stream broke.
-      queue_(2 * kMaxPlansInFlight),
-      thread_([this] { Loop(); }) {
+    : engine_(engine), metrics_(metrics), queue_(kQueueCapacity), thread_([this] { Loop(); }) {
   pthread_setname_np(thread_.native_handle(), "engine");
 }
 
@@ -73,11 +76,6 @@ absl::Status EngineThread::Submit(const std::shared_ptr<Stream>& stream, proto::
     return absl::OkStatus();
   }
   return QueueIsFull();
-}
-
-absl::Status EngineThread::QueueIsFull() {
-  return absl::ResourceExhaustedError(
-      Concat("the queue of ", 2 * kMaxPlansInFlight, " plans is full, or the worker stops"));
 }
 
 void EngineThread::Finish(const std::shared_ptr<Stream>& stream) {

@@ -77,7 +77,6 @@ class EngineThread {
   void Count(const CollectedStep& step, absl::Duration waited);
   void Reset();
   void Release(const std::shared_ptr<Stream>& stream);
-  static absl::Status QueueIsFull();
 
   Engine& engine_;
   WorkerMetrics& metrics_;

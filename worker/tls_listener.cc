@@ -18,6 +18,7 @@
 #include "common/check.h"
 #include "common/concat.h"
 #include "common/grpc_log.h"
+#include "common/host_port.h"
 #include "common/log.h"
 
 namespace weightless::worker {
@@ -29,13 +30,12 @@ constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-Addresses LookUp(std::string host) {
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+Addresses LookUp(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) found = nullptr;
+  if (getaddrinfo(Unbracketed(host).c_str(), nullptr, &hints, &found) != 0) found = nullptr;
   return {found, freeaddrinfo};
 }
 

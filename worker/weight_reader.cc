@@ -56,9 +56,9 @@ absl::StatusOr<std::unique_ptr<LinearWeight>> WeightReader::PackRows(
   return weight;
 }
 
-absl::StatusOr<std::unique_ptr<Buffer>> WeightReader::Reserve(size_t size_bytes,
-                                                              std::string_view name,
-                                                              std::string_view kind) {
+absl::StatusOr<std::unique_ptr<Buffer>> WeightReader::Allocate(size_t size_bytes,
+                                                               std::string_view name,
+                                                               std::string_view kind) {
   std::unique_ptr<Buffer> buffer = backend_.Allocate(size_bytes);
   if (buffer == nullptr) return NoRoom(name);
   Took(kind, buffer->size_bytes());
@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> WeightReader::Store(const std::vector<fl
                                                             std::string_view name,
                                                             std::string_view kind) {
   const size_t size_bytes = values.size() * sizeof(float);
-  ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer, Reserve(size_bytes, name, kind));
+  ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer, Allocate(size_bytes, name, kind));
   backend_.Upload(values.data(), size_bytes, buffer->data());
   return buffer;
 }

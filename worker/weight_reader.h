@@ -45,8 +45,10 @@ class WeightReader {
   // Likewise, of rows from anywhere; `name` is for messages.
   absl::StatusOr<std::unique_ptr<kernels::LinearWeight>> PackRows(
       std::span<const kernels::DenseRows> stacked, std::string_view name, std::string_view kind);
-  absl::StatusOr<std::unique_ptr<kernels::Buffer>> Reserve(size_t size_bytes, std::string_view name,
-                                                           std::string_view kind);
+  // Backend memory counted under `kind`; `name` is for messages. Likewise Store, with the values.
+  absl::StatusOr<std::unique_ptr<kernels::Buffer>> Allocate(size_t size_bytes,
+                                                            std::string_view name,
+                                                            std::string_view kind);
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> Store(const std::vector<float>& values,
                                                          std::string_view name,
                                                          std::string_view kind);

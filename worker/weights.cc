@@ -21,7 +21,7 @@ using kernels::TensorView;
 using model::LayerConfig;
 using model::LayerType;
 
-constexpr int kRopeStretch = 512;
+constexpr int kRopeStretch = 512;  // positions on the host at a time: some 512 KiB a table
 
 class WeightLoader {
  public:
@@ -111,7 +111,7 @@ class WeightLoader {
   absl::StatusOr<TensorView> ReserveRope(int64_t cols, int64_t rows) {
     const size_t size_bytes = static_cast<size_t>(rows * cols) * sizeof(float);
     ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer,
-                     reader_.Reserve(size_bytes, "rotary table", "rope"));
+                     reader_.Allocate(size_bytes, "rotary table", "rope"));
     const TensorView view{buffer->data(), DType::kF32, rows, cols};
     weights_.buffers_.push_back(std::move(buffer));
     return view;

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <fstream>
 #include <string>
-#include <system_error>
 
 #include "common/check.h"
 
@@ -44,23 +43,17 @@ int DefaultNumThreads() {
   return count;
 }
 
-ThreadPool::ThreadPool(int num_threads) {
+// Delegates, so that the destructor ends the threads that run when one more cannot be made.
+ThreadPool::ThreadPool(int num_threads) : ThreadPool() {
   CHECK(num_threads >= 1);
-  try {
-    for (int thread = 1; thread < num_threads; ++thread) {
-      workers_.emplace_back([this, thread] { Work(thread); });
-      pthread_setname_np(workers_.back().native_handle(),
-                         ("kernel-" + std::to_string(thread)).c_str());
-    }
-  } catch (const std::system_error&) {
-    Stop();
-    throw;
+  for (int thread = 1; thread < num_threads; ++thread) {
+    workers_.emplace_back([this, thread] { Work(thread); });
+    pthread_setname_np(workers_.back().native_handle(),
+                       ("kernel-" + std::to_string(thread)).c_str());
   }
 }
 
-ThreadPool::~ThreadPool() { Stop(); }
-
-void ThreadPool::Stop() {
+ThreadPool::~ThreadPool() {
   stop_.store(true, std::memory_order_relaxed);
   loop_.fetch_add(1, std::memory_order_release);
   loop_.notify_all();
@@ -105,7 +98,7 @@ void ThreadPool::Work(int thread) {
   uint32_t seen = 0;
   while (true) {
     WaitWhileEqual(loop_, seen);
-    // In this order: who sees the loop number that Stop made sees `stop_`, too.
+    // In this order: who sees the loop number that the destructor made sees `stop_`, too.
     seen = loop_.load(std::memory_order_acquire);
     if (stop_.load(std::memory_order_relaxed)) return;
     TakeChunks(seen, thread);

@@ -45,6 +45,8 @@ class ThreadPool {
   }
 
  private:
+  ThreadPool() = default;
+
   static constexpr int kChunksPerThread = 8;
   using Function = void (*)(const void* arg, int64_t chunk, int thread);
 
@@ -52,7 +54,6 @@ class ThreadPool {
   // Takes chunks of loop `loop` while there are any.
   void TakeChunks(uint32_t loop, int thread);
   void Work(int thread);
-  void Stop();
 
   // The loop's number in the upper half, its untaken chunks in the lower. A chunk is taken by
   // counting down; that fails for a thread that comes late, so it never touches another loop's

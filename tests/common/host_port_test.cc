@@ -21,6 +21,17 @@ TEST(HostPortTest, RefusesWhatHasNoHostOrNoPort) {
   }
 }
 
+TEST(HostPortTest, PutsIpv6InBracketsAndTakesItOut) {
+  for (const char* host : {"::1", "[::1]"}) {
+    EXPECT_EQ(Bracketed(host), "[::1]");
+    EXPECT_EQ(Unbracketed(host), "::1");
+  }
+  for (const char* host : {"127.0.0.1", "localhost", ""}) {
+    EXPECT_EQ(Bracketed(host), host);
+    EXPECT_EQ(Unbracketed(host), host);
+  }
+}
+
 TEST(HostPortTest, KnowsWhatOnlyThisMachineReaches) {
   for (const char* host : {"127.0.0.1", "127.1.2.3", "localhost", "[::1]"}) {
     EXPECT_TRUE(IsLoopback(host)) << host;

@@ -37,6 +37,7 @@ TEST(ThreadPoolTest, ManyLoopsInARowSeeEachOthersResults) {
   for (const int64_t value : values) EXPECT_EQ(value, 20'001);
 }
 
+// Fails by never ending: a late thread took the destructor's loop number for one it had seen.
 TEST(ThreadPoolTest, EndsWhileAThreadIsLateForTheLastLoop) {
   for (int round = 0; round < 3000; ++round) {
     ThreadPool pool(4);

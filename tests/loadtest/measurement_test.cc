@@ -269,6 +269,7 @@ TEST(MeasurementTest, SaysWhatIsWrongBeforeItStarts) {
   MockServer gone({});
   config.url = gone.url();
   gone.Stop();
+  EXPECT_FALSE(Measure(config).ok());
 }
 
 TEST(MeasurementTest, WithoutTokenizeWordsAreCounted) {

@@ -116,7 +116,7 @@ TEST(WaitingQueueTest, AKeyThatOnlyAnAbsentWorkerHoldsSavesNoCredit) {
   EXPECT_NEAR(served["patient"], 5, 1);
 }
 
-TEST(WaitingQueueTest, NorWhenThatWorkerComesBack) {
+TEST(WaitingQueueTest, AKeyWhoseAbsentWorkerComesBackHasNoCredit) {
   AllRunQueue queue;
   queue.SetMaxLen(50);
   for (uint64_t id = 1; id <= 20; ++id) queue.Push(Make(id, "patient", 0, 51));

@@ -40,11 +40,5 @@ TEST(AddressesTest, ConnectsToTheAddressThatAccepts) {
   EXPECT_EQ(Connect(first, 1), -1);
 }
 
-TEST(AddressesTest, PutsIpv6InBrackets) {
-  EXPECT_EQ(UrlHost("::1"), "[::1]");
-  EXPECT_EQ(UrlHost("127.0.0.1"), "127.0.0.1");
-  EXPECT_EQ(UrlHost("localhost"), "localhost");
-}
-
 }  // namespace
 }  // namespace weightless::tools

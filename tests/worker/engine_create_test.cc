@@ -106,10 +106,7 @@ TEST(EngineCreateTest, SizesTheKvCacheByTheMemoryThatIsLeft) {
   const double alone = total_mib(64, 1);
   EXPECT_LE(alone, 64);
   EXPECT_GT(alone, 60);
-  const double unshared = total_mib(96, 1), shared = total_mib(96, 2);
-  EXPECT_GT(unshared, 92);
-  EXPECT_LT(shared, 64 + 4);  // at most 36 MiB of it are no KV blocks, as the 64 above show
-  EXPECT_GT(shared, 48);
+  EXPECT_EQ(total_mib(128, 2), alone);
 }
 
 TEST(EngineCreateTest, WarmUpRefusesLogitsThatAreNotFinite) {
