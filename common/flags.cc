@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <iostream>
 #include <set>
 
@@ -124,7 +125,7 @@ absl::StatusOr<std::vector<std::string>> FileArguments(const CLI::App& app, cons
     root = YAML::LoadFile(path);
   } catch (const YAML::BadFile&) {
     return absl::NotFoundError(Concat("cannot read the configuration file ", path));
-  } catch (const YAML::Exception& error) {
+  } catch (const std::exception& error) {  // also std::ios_base::failure, of a folder
     return absl::InvalidArgumentError(Concat(path, ": ", error.what()));
   }
   if (root.IsNull()) return std::vector<std::string>{};

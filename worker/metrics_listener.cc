@@ -3,7 +3,9 @@
 #include <prometheus/exposer.h>
 
 #include <exception>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "common/concat.h"
 
@@ -12,7 +14,10 @@ namespace weightless::worker {
 absl::StatusOr<std::unique_ptr<MetricsListener>> MetricsListener::Start(
     const std::string& address, const WorkerMetrics& metrics) {
   try {
-    auto exposer = std::make_unique<prometheus::Exposer>(address);
+    // A connection holds a thread: silent ones must not keep the scraper out for long.
+    auto exposer = std::make_unique<prometheus::Exposer>(
+        std::vector<std::string>{"listening_ports", address, "num_threads", "16",
+                                 "request_timeout_ms", "2000", "keep_alive_timeout_ms", "2000"});
     exposer->RegisterCollectable(metrics.collectable());
     const std::string host = address.substr(0, address.rfind(':'));
     std::string bound = Concat(host, ":", exposer->GetListeningPorts().at(0));

@@ -139,6 +139,12 @@ TEST(FlagsTest, NamesAMissingFile) {
   EXPECT_THAT(std::string(arguments.status().message()), HasSubstr("/nowhere.yaml"));
 }
 
+TEST(FlagsTest, NamesAFolderThatIsNoFile) {
+  const Program program;
+  const auto arguments = LayeredArguments(program.app, {"--config", "/tmp"}, Of({}));
+  EXPECT_THAT(std::string(arguments.status().message()), HasSubstr("/tmp"));
+}
+
 TEST(FlagsTest, ParsesIntoTheBoundVariables) {
   Program program;
   const ConfigFile file("worker: [a, b]\nverbose: true\n");

@@ -2,18 +2,21 @@
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
 import tempfile
 import time
 import unittest
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORKER = pathlib.Path(os.environ["WEIGHTLESS_BIN_DIR"]) / "weightless-worker"
 TINY = str(ROOT / "models" / "tiny-gemma3")
 TINY_GGUF = ROOT / "models" / "tiny-gemma3-bf16.gguf"
 TIMEOUT_SECONDS = 60
+METRICS_PORT = re.compile(r"metrics\S* address=127\.0\.0\.1:(\d+)")
 
 
 def run(*flags):
@@ -35,6 +38,18 @@ def tiny_with(**changes):
 
 
 class WorkerProgramTest(unittest.TestCase):
+    def test_silent_connections_leave_room_for_a_scrape(self):
+        worker = subprocess.Popen([WORKER, "--model", TINY, "--metrics-listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True)
+        with worker, contextlib.ExitStack() as connections:
+            port = next(int(found[1]) for line in worker.stderr if (found := METRICS_PORT.search(line)))
+            for _ in range(8):
+                connections.enter_context(socket.create_connection(("127.0.0.1", port)))
+            started = time.monotonic()
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT_SECONDS) as answer:
+                self.assertIn(b"weightless_engine_info", answer.read())
+            self.assertLess(time.monotonic() - started, 10)  # two threads of the library would take 30 s
+            worker.terminate()
+
     def check_refused(self, message, *flags):
         done = run("--log-level", "error", *flags)
         self.assertEqual(done.returncode, 2, done.stderr)
